@@ -1,0 +1,1 @@
+"""Assistants come in here: MCP server, model-driven explorers."""

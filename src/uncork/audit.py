@@ -1,0 +1,49 @@
+"""Explorers + checks + ranking → Audit."""
+
+from collections.abc import Iterable
+
+from uncork import __version__, checks
+from uncork.explorers import DEADLINE_S, DIMENSIONS, Progress, explore
+from uncork.host import Host
+from uncork.model.facts import Facts
+from uncork.model.findings import Answer, Audit, Priority, Result
+
+SCHEMA = 1
+
+_ANSWERS = (Answer.FAIL, Answer.UNKNOWN, Answer.PASS, Answer.NOT_APPLICABLE)
+_PRIORITIES = (Priority.P0, Priority.P1, Priority.P2, Priority.INFO)
+
+
+def audit(
+    host: Host, *, deadline_s: float = DEADLINE_S, progress: Progress = lambda name, state: None
+) -> Audit:
+    """Explore the host and judge what was found; reads only, raises nothing for what it cannot see."""
+    seen = explore(host, deadline_s=deadline_s, progress=progress)
+    results = judge(seen.facts)
+    return Audit(SCHEMA, __version__, host.name, results, seen.endings, confirm(results))
+
+
+def judge(facts: Facts) -> tuple[Result, ...]:
+    """Every check's answers about these facts, ranked."""
+    found = [result for one in checks.load().values() for result in checks.answer(one, facts)]
+    return tuple(sorted(found, key=rank))
+
+
+def rank(result: Result) -> tuple[int, int, int, str, str]:
+    """Failures first, then by priority, dimension, id and subject: the same facts give the same order."""
+    return (
+        _ANSWERS.index(result.answer),
+        _PRIORITIES.index(result.priority),
+        DIMENSIONS.index(result.dimension),
+        result.id,
+        result.subject,
+    )
+
+
+def confirm(results: Iterable[Result]) -> dict[str, str]:
+    """One line a dimension that says what is right, so that people know what not to chase."""
+    lines: dict[str, list[str]] = {}
+    for result in results:
+        if result.answer is Answer.PASS:
+            lines.setdefault(result.dimension, []).append(result.says)
+    return {name: "; ".join(dict.fromkeys(lines[name])) for name in DIMENSIONS if name in lines}

@@ -1,0 +1,1 @@
+"""Load generator, suite, metrics, telemetry, fingerprint, statistics, comparison, importers."""

@@ -1,0 +1,1 @@
+"""The theoretical maximum: GPU table, model bytes, decode and prefill bounds, waterfall."""

@@ -1,0 +1,1 @@
+"""Container, LXC and virtual machine: what hides or limits the host."""

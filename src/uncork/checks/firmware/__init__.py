@@ -1,0 +1,1 @@
+"""UEFI/BIOS: SMBIOS names, lockdown, IOMMU mode as booted."""

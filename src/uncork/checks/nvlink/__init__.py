@@ -1,0 +1,1 @@
+"""NVLink and NVSwitch."""

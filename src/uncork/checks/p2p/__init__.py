@@ -1,0 +1,1 @@
+"""NCCL and peer-to-peer."""

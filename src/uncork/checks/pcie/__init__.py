@@ -1,0 +1,1 @@
+"""PCIe devices, links and switches."""

@@ -1,0 +1,1 @@
+"""Power, clocks and C-states."""

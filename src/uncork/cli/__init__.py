@@ -1,0 +1,10 @@
+"""People come in here: one file a verb, imported only when its verb is called.
+
+A verb's file holds `app`, a Typer application of its own: one function for a plain verb, several for a verb
+with sub-verbs. Its line of help stands in `VERBS`, so that `uncork --help` imports none of them.
+"""
+
+VERBS = {
+    "run": "The whole loop: audit, plan, record, apply, verify, benchmark, compare.",
+    "audit": "Look at this host (or a snapshot) and rank what is wrong. Changes nothing.",
+}

@@ -1,0 +1,1 @@
+"""The P2P verification: one Fabric interface, three fabrics, criteria, localisation."""

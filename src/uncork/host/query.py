@@ -1,0 +1,26 @@
+"""Readings that come from a library or a system call instead of a file; each answer is JSON-shaped."""
+
+import os
+from collections.abc import Callable
+
+from uncork.model.unknown import Unknown
+
+
+def _statvfs(path: str) -> object | Unknown:
+    """Sizes in bytes of the file system that holds `path`."""
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror}", absent=isinstance(error, FileNotFoundError))
+    return {"size_bytes": found.f_frsize * found.f_blocks, "free_bytes": found.f_frsize * found.f_bavail}
+
+
+SOURCES: dict[str, Callable[[str], object | Unknown]] = {"statvfs": _statvfs}
+
+
+def query(source: str) -> object | Unknown:
+    """Answer `name` or `name:argument`; Unknown where the source does not exist here."""
+    name, _, argument = source.partition(":")
+    if name not in SOURCES:
+        return Unknown(f"no such source: {name}", absent=True)
+    return SOURCES[name](argument)

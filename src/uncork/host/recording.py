@@ -1,0 +1,72 @@
+"""A host that remembers every answer: explorers share one read, and a run can be replayed elsewhere."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from uncork.host import Host, Output
+from uncork.model.unknown import Unknown
+
+Key = tuple[str, ...]
+
+
+class RecordingHost:
+    """Asks `inner` once per question; `answers` holds everything that was asked."""
+
+    def __init__(self, inner: Host) -> None:
+        self._inner = inner
+        self.answers: dict[Key, Any] = {}
+        self._locks: dict[Key, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def live(self) -> bool:
+        return self._inner.live
+
+    def _once(self, key: Key, ask: Callable[[], Any]) -> Any:
+        if key in self.answers:
+            return self.answers[key]
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self.answers:
+                self.answers[key] = ask()
+        return self.answers[key]
+
+    def read_bytes(self, path: str, *, sample: int = 1) -> bytes | Unknown:
+        key = ("read", path, str(sample))
+        answer: bytes | Unknown = self._once(key, lambda: self._inner.read_bytes(path, sample=sample))
+        return answer
+
+    def read(self, path: str, *, sample: int = 1) -> str | Unknown:
+        data = self.read_bytes(path, sample=sample)
+        return data if isinstance(data, Unknown) else data.decode("utf-8", "replace")
+
+    def list(self, path: str) -> tuple[str, ...] | Unknown:
+        answer: tuple[str, ...] | Unknown = self._once(("list", path), lambda: self._inner.list(path))
+        return answer
+
+    def glob(self, pattern: str) -> tuple[str, ...]:
+        answer: tuple[str, ...] = self._once(("glob", pattern), lambda: self._inner.glob(pattern))
+        return answer
+
+    def link(self, path: str) -> str | Unknown:
+        answer: str | Unknown = self._once(("link", path), lambda: self._inner.link(path))
+        return answer
+
+    def exists(self, path: str) -> bool | Unknown:
+        answer: bool | Unknown = self._once(("exists", path), lambda: self._inner.exists(path))
+        return answer
+
+    def run(self, argv: tuple[str, ...], *, timeout_s: float = 10.0) -> Output | Unknown:
+        key = ("run", *argv)
+        answer: Output | Unknown = self._once(key, lambda: self._inner.run(argv, timeout_s=timeout_s))
+        return answer
+
+    def query(self, source: str) -> object | Unknown:
+        answer: object | Unknown = self._once(("query", source), lambda: self._inner.query(source))
+        return answer

@@ -1,0 +1,1 @@
+"""Every writable thing: read, same(want, got), write, scope, owner, risk."""

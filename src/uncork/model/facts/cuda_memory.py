@@ -1,0 +1,7 @@
+"""CUDA memory."""
+
+import msgspec
+
+
+class CudaMemoryFacts(msgspec.Struct, frozen=True):
+    """CUDA memory."""

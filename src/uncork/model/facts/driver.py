@@ -1,0 +1,7 @@
+"""GPU driver."""
+
+import msgspec
+
+
+class DriverFacts(msgspec.Struct, frozen=True):
+    """GPU driver."""

@@ -1,0 +1,7 @@
+"""Kernel version."""
+
+import msgspec
+
+
+class KernelVersionFacts(msgspec.Struct, frozen=True):
+    """Kernel version."""

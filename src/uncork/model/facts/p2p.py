@@ -1,0 +1,7 @@
+"""NCCL and peer-to-peer."""
+
+import msgspec
+
+
+class P2pFacts(msgspec.Struct, frozen=True):
+    """NCCL and peer-to-peer."""

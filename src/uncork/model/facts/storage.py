@@ -1,0 +1,7 @@
+"""Storage."""
+
+import msgspec
+
+
+class StorageFacts(msgspec.Struct, frozen=True):
+    """Storage."""

@@ -1,0 +1,1 @@
+"""Text that people attach to bug reports → structures."""

@@ -1,0 +1,1 @@
+"""The plan of record: steps, legal moves, dependencies, directives, SQLite store."""

@@ -1,0 +1,1 @@
+"""system-improve.md and the HTML report."""
