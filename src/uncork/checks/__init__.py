@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
     says: str
     subject: str = ""
     evidence: tuple[Evidence, ...] = ()
-    change: Change | None = None
+    changes: tuple[Change, ...] = ()
     priority: Priority | None = None
     change_class: ChangeClass | None = None
 
@@ -83,11 +83,16 @@ def fails(
     *,
     evidence: Iterable[Evidence] = (),
     change: Change | None = None,
+    changes: Iterable[Change] = (),
     priority: Priority | None = None,
     change_class: ChangeClass | None = None,
 ) -> Verdict:
-    """The subject is not as it should be; `priority` and `change_class` override what the check declares."""
-    return Verdict(Answer.FAIL, says, subject, tuple(evidence), change, priority, change_class)
+    """The subject is not as it should be; `priority` and `change_class` override what the check declares.
+
+    A cure of one write is given as `change`, one of several (a governor on every core) as `changes`.
+    """
+    cure = (change,) if change else tuple(changes)
+    return Verdict(Answer.FAIL, says, subject, tuple(evidence), cure, priority, change_class)
 
 
 def unknown(reason: str, subject: str = "", *, evidence: Iterable[Evidence] = ()) -> Verdict:
@@ -195,5 +200,6 @@ def _result(one: Check, verdict: Verdict) -> Result:
         subject=verdict.subject,
         evidence=verdict.evidence,
         reason=verdict.says if reasoned else "",
-        change=verdict.change,
+        change=verdict.changes[0] if verdict.changes else None,
+        changes=verdict.changes,
     )

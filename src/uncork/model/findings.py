@@ -74,7 +74,8 @@ class Result(msgspec.Struct, frozen=True):
     subject: str = ""
     evidence: tuple[Evidence, ...] = ()
     reason: str = ""  # of unknown and not-applicable
-    change: Change | None = None
+    change: Change | None = None  # the first of `changes`
+    changes: tuple[Change, ...] = ()  # every write of the cure, one a target
 
 
 class Audit(msgspec.Struct, frozen=True):
