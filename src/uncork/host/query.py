@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 
+from uncork.host import probes
 from uncork.model.unknown import Unknown
 
 
@@ -12,10 +13,24 @@ def _statvfs(path: str) -> object | Unknown:
         found = os.statvfs(path)
     except OSError as error:
         return Unknown(f"{path}: {error.strerror}", absent=isinstance(error, FileNotFoundError))
-    return {"size_bytes": found.f_frsize * found.f_blocks, "free_bytes": found.f_frsize * found.f_bavail}
+    return {
+        "size_bytes": found.f_frsize * found.f_blocks,
+        "free_bytes": found.f_frsize * found.f_bavail,
+        "inodes": found.f_files,
+        "free_inodes": found.f_favail,
+    }
 
 
-SOURCES: dict[str, Callable[[str], object | Unknown]] = {"statvfs": _statvfs}
+SOURCES: dict[str, Callable[[str], object | Unknown]] = {
+    "statvfs": _statvfs,
+    "access": probes.access,
+    "writable": probes.writable,
+    "lines": probes.lines,
+    "entries": probes.entries,
+    "numa-maps": probes.numa_maps,
+    "mempolicy": probes.mempolicy,
+    "clock": probes.clock,
+}
 
 
 def query(source: str) -> object | Unknown:
