@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from uncork.explorers import engine_argv, engine_process
+from uncork.explorers import engine_argv, engine_endpoint, engine_process
 from uncork.host import Host
 from uncork.model.facts.engine import EngineFacts, Launcher, Process, Server
 from uncork.model.unknown import Unknown
