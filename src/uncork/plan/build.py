@@ -1,0 +1,185 @@
+"""Audit → plan: what can be changed while the host runs, in groups, with all else listed apart."""
+
+from collections.abc import Iterable, Mapping
+
+from uncork.knobs import KNOBS, Knob
+from uncork.model.findings import Answer, Audit, Change, ChangeClass, Priority, Result
+from uncork.model.plan import Deferred, Kind, Need, PlanDraft, PlannedChange, StepDraft
+from uncork.model.unknown import Unknown
+
+PRIORITIES = (Priority.P0, Priority.P1, Priority.P2, Priority.INFO)
+
+
+def build(audit: Audit, *, knobs: Mapping[str, Knob] = KNOBS) -> PlanDraft:
+    """The plan that an audit calls for: baseline, record, approval, an apply step a group, proof, comparison.
+
+    A group is what one dimension changes through one knob. Before-values are read now, through the knob
+    itself; a target that cannot be read, or that a knob vetoes, is deferred with the reason.
+    """
+    groups: dict[str, list[PlannedChange]] = {}
+    about: dict[str, list[Result]] = {}
+    deferred: list[Deferred] = []
+    taken: set[tuple[str, str]] = set()
+    for result in audit.results:
+        if result.answer is not Answer.FAIL:
+            continue
+        changes = result.changes or ((result.change,) if result.change else ())
+        if result.change_class is not ChangeClass.RUNTIME or not changes:
+            deferred.append(_defer(result, _why_deferred(result)))
+            continue
+        for change in changes:
+            planned, why_not = _plan_change(change, result, knobs)
+            if why_not:
+                deferred.append(_defer(result, why_not))
+            for one in planned:
+                if (one.knob, one.target) not in taken:
+                    taken.add((one.knob, one.target))
+                    name = f"apply-{result.dimension}-{one.knob}"
+                    groups.setdefault(name, []).append(one)
+                    if result not in about.setdefault(name, []):
+                        about[name].append(result)
+    applies = tuple(_apply_step(name, changes, about[name]) for name, changes in groups.items())
+    return PlanDraft(audit.host, chain(applies), tuple(dict.fromkeys(deferred)))
+
+
+def chain(applies: tuple[StepDraft, ...]) -> tuple[StepDraft, ...]:
+    """The steps around the changes. Without changes there is nothing to prove: it ends after the record."""
+    head = (
+        StepDraft("explore", Kind.EXPLORE, "Look at the host"),
+        StepDraft("rank", Kind.RANK, "Rank what was found", needs=(Need("explore"),)),
+        StepDraft(
+            "gate-before",
+            Kind.GATE,
+            "Verify that the GPUs talk to each other",
+            priority=Priority.P0,
+            needs=(Need("rank"),),
+        ),
+        StepDraft(
+            "benchmark-before",
+            Kind.BENCHMARK,
+            "Benchmark before any change",
+            priority=Priority.P2,
+            needs=(Need("gate-before", "ended"),),
+        ),
+        StepDraft(
+            "document",
+            Kind.DOCUMENT,
+            "Write system-improve.md",
+            priority=Priority.P1,
+            needs=(Need("rank"), Need("benchmark-before", "ended")),
+        ),
+    )
+    if not applies:
+        return (*head, StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("document"),)))
+    names = tuple(step.name for step in applies)
+    return (
+        *head,
+        StepDraft(
+            "approve",
+            Kind.APPROVE,
+            "Approve the exact changes",
+            priority=Priority.P1,
+            needs=(Need("document"),),
+        ),
+        *applies,
+        # A group that failed has been put back; the gate judges what is left.
+        StepDraft(
+            "gate",
+            Kind.GATE,
+            "Verify again, with the changes in force",
+            priority=Priority.P0,
+            needs=(Need("approve"), *(Need(n, "ended") for n in names)),
+        ),
+        StepDraft(
+            "confirm",
+            Kind.CONFIRM,
+            "Confirm the changes before they revert",
+            priority=Priority.P1,
+            needs=(Need("gate"),),
+        ),
+        StepDraft(
+            "benchmark", Kind.BENCHMARK, "Benchmark again", priority=Priority.P2, needs=(Need("confirm"),)
+        ),
+        StepDraft(
+            "compare",
+            Kind.COMPARE,
+            "Compare before and after",
+            priority=Priority.P2,
+            needs=(Need("benchmark"), Need("benchmark-before")),
+        ),
+        StepDraft("decide", Kind.DECIDE, "Keep or revert", priority=Priority.P1, needs=(Need("compare"),)),
+        StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("decide", "ended"),)),
+    )
+
+
+def _apply_step(name: str, changes: list[PlannedChange], about: list[Result]) -> StepDraft:
+    priority = min((r.priority for r in about), key=PRIORITIES.index)
+    return StepDraft(
+        name,
+        Kind.APPLY,
+        _title(changes),
+        why="; ".join(dict.fromkeys(result.says for result in about)),
+        priority=priority,
+        needs=(Need("approve"),),
+        changes=tuple(changes),
+    )
+
+
+def _title(changes: list[PlannedChange]) -> str:
+    wants = dict.fromkeys(change.want for change in changes)
+    if len(changes) == 1:
+        return f"Set {changes[0].target} to {changes[0].want}"
+    many = f"{len(changes)} targets of {changes[0].knob}"
+    return f"Set {many} to {next(iter(wants))}" if len(wants) == 1 else f"Set {many}"
+
+
+def _plan_change(
+    change: Change, result: Result, knobs: Mapping[str, Knob]
+) -> tuple[list[PlannedChange], str]:
+    """The single targets that still need the write, and why there are none where there is nothing to do."""
+    try:
+        knob = knobs[change.knob]
+    except KeyError:
+        return [], f"this uncork has no knob {change.knob}"
+    targets = knob.targets(change.target)
+    if not targets:
+        return [], f"nothing matches {change.target}"
+    planned, why_not = [], ""
+    for target in targets:
+        before = knob.read(target)
+        if isinstance(before, Unknown):
+            why_not = f"{target} cannot be read: {before.reason}"
+        elif veto := knob.veto(target, change.want):
+            why_not = veto
+        elif knob.scope(target) != "runtime":
+            why_not = f"{target} takes effect later ({knob.scope(target)})"
+        elif not knob.same(change.want, before):
+            owners = knob.owners(target)
+            planned.append(
+                PlannedChange(
+                    *(change.knob, target, change.want, before, knob.risk(target), knob.scope(target)),
+                    owners=owners,
+                    findings=(result.id,),
+                )
+            )
+    return planned, why_not
+
+
+def _defer(result: Result, why: str) -> Deferred:
+    return Deferred(result.id, result.subject, result.says, result.priority, result.change_class, why)
+
+
+def _why_deferred(result: Result) -> str:
+    return {
+        ChangeClass.RUNTIME: "its check names no single write that would cure it",
+        ChangeClass.SERVICE_RESTART: "needs a restart of the service",
+        ChangeClass.REBOOT: "needs a reboot",
+        ChangeClass.FIRMWARE: "is set in firmware",
+        ChangeClass.HOST_ONLY: "can only be changed on the host, outside this container or guest",
+        ChangeClass.NONE: "has no cure on this host",
+    }[result.change_class]
+
+
+def by_priority(changes: Iterable[StepDraft]) -> list[StepDraft]:
+    """Steps that matter most first."""
+    return sorted(changes, key=lambda step: PRIORITIES.index(step.priority))
