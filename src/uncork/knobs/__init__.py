@@ -28,7 +28,7 @@ text in one canonical form a knob: what `read` gives, `write` takes. Names and t
 
 The engine first turns a pattern into single targets with `targets()` (each is one atomic write, journalled
 on its own), then for each: `veto`, `owners`, `read`, journal, `write` (in a child with a time limit), `read`,
-`same`. `recipe(target)` is JSON-shaped and enough for `recipes.py` (one file, standard library only) to
+`same`. `recipe(target)` is JSON-shaped and enough for the folder `recipes` (standard library only) to
 handle the target without uncork: `recipes.read(r)`, `recipes.same(r, want, got)`,
 `recipes.write(r, value)`. Knobs use those same three functions, so forward and undo cannot come apart.
 """
@@ -84,11 +84,26 @@ class Knob(Protocol):
         ...
 
     def recipe(self, target: str) -> Recipe:
-        """How to read and write the target with the standard library alone; see `recipes.py`."""
+        """How to read and write the target with the standard library alone; see `recipes`."""
         ...
 
 
 _WHERE = {
+    "cpuidle": "cpu:IdleState",
+    "pm_qos": "cpu:LatencyRequest",
+    "cpufreq_governor": "cpu:Governor",
+    "cpufreq_epp": "cpu:EnergyPreference",
+    "pci_mrrs": "pci:MaxReadRequest",
+    "pci_acs": "pci:AcsRedirect",
+    "pci_relaxed_ordering": "pci:RelaxedOrdering",
+    "module": "system:Module",
+    "irq_affinity": "system:InterruptAffinity",
+    "shm_size": "system:SharedMemorySize",
+    "modprobe_option": "system:ModuleOption",
+    "rlimit": "process:Limit",
+    "affinity": "process:Affinity",
+    "process": "process:ProcessFile",
+    "nvml": "nvml:GpuSetting",
     "sysctl": "files:Sysctl",
     "sysfs": "files:Sysfs",
     "cgroup": "files:Cgroup",

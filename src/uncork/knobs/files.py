@@ -16,7 +16,7 @@ MEDIUM_SYSCTLS = ("vm.min_free_kbytes", "vm.overcommit_memory", "vm.nr_hugepages
 
 
 class Sysctl(RecipeKnob):
-    """A kernel parameter by its dotted key. `vm.dirty_*` keys come in pairs, see `recipes.py`."""
+    """A kernel parameter by its dotted key. `vm.dirty_*` keys come in pairs, see `recipes/files.py`."""
 
     compare = "pair"
 
