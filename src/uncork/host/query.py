@@ -21,8 +21,16 @@ def _statvfs(path: str) -> object | Unknown:
     }
 
 
+def _nvml(_: str) -> object | Unknown:
+    """Every GPU that NVML knows, with all that the checks ask (host/nvml.py)."""
+    from uncork.host import nvml
+
+    return nvml.read()
+
+
 SOURCES: dict[str, Callable[[str], object | Unknown]] = {
     "statvfs": _statvfs,
+    "nvml": _nvml,
     "access": probes.access,
     "writable": probes.writable,
     "lines": probes.lines,
