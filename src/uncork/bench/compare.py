@@ -1,0 +1,220 @@
+"""Before against after: what the repeats support, and no more."""
+
+import math
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+import msgspec
+
+from uncork.bench.statistics import LogRatio, holm, log_ratio, pooled, t_quantile
+from uncork.model.bench import BenchRun, LevelResult
+from uncork.model.comparison import Comparison, Difference, Judgement
+
+SCHEMA = 1
+CONFIDENCE = 0.95
+EQUIVALENT = 0.03  # within ±3 % is the same to a user
+_MOST_REPEATS = 1000
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A figure of a level that is compared; `read` gives None where the level has none."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    read: Callable[[LevelResult], float | None]
+
+
+METRICS = (
+    Metric("output tokens/s", "tok/s", True, lambda level: level.output_tok_s or None),
+    Metric("TTFT p50", "ms", False, lambda level: level.ttft_ms.p50 if level.ttft_ms else None),
+    Metric("TPOT mean", "ms", False, lambda level: level.tpot_ms.mean if level.tpot_ms else None),
+)
+
+
+def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) -> Comparison:
+    """Compare two runs; `tested` names the fingerprint entries that the change under test may alter.
+
+    The verdict rests on each metric over all levels, corrected for the number of metrics; the levels are
+    shown beside it, corrected for all that were asked. Runs that differ in anything else are not comparable.
+    """
+    allowed = set(tested)
+    differs: list[str] = []
+    tested_found: list[str] = []
+    for name, was, now in differences(before, after):
+        line = f"{name}: {was} → {now}"
+        (tested_found if name in allowed else differs).append(line)
+    overall = _overall(before, after)
+    if differs or not overall:
+        judgement = Judgement.NOT_COMPARABLE if differs else Judgement.UNCLEAR
+        says = (
+            "The runs differ in more than the change." if differs else "No level was measured in both runs."
+        )
+    else:
+        judgement = _verdict(overall)
+        says = _sentence(judgement, overall)
+    return Comparison(
+        schema=SCHEMA,
+        judgement=judgement,
+        says=says,
+        before=before.run_id,
+        after=after.run_id,
+        overall=overall,
+        levels=_levels(before, after),
+        differs=tuple(differs),
+        tested=tuple(tested_found),
+        notes=_notes(before, after),
+    )
+
+
+def differences(before: BenchRun, after: BenchRun) -> Iterable[tuple[str, str, str]]:
+    """What differs between the fingerprints, the workloads and the definitions: (name, before, after)."""
+    old = {"metrics": before.metrics, "model": before.model, "workload": before.workload_hash}
+    new = {"metrics": after.metrics, "model": after.model, "workload": after.workload_hash}
+    old, new = old | before.fingerprint, new | after.fingerprint
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            yield name, str(old.get(name, "(absent)")), str(new.get(name, "(absent)"))
+
+
+def _samples(run: BenchRun, level: str, metric: Metric) -> list[float]:
+    results = (one for one in run.levels if one.level == level and one.valid)
+    return [value for one in results if (value := metric.read(one)) is not None and value > 0]
+
+
+def _common_levels(before: BenchRun, after: BenchRun) -> list[str]:
+    there = {level.level for level in after.levels}
+    return list(dict.fromkeys(level.level for level in before.levels if level.level in there))
+
+
+def _overall(before: BenchRun, after: BenchRun) -> tuple[Difference, ...]:
+    rows: list[tuple[str, Metric, list[float], list[float], LogRatio | None]] = []
+    for metric in METRICS:
+        old, new, ratios = [], [], []
+        for level in _common_levels(before, after):
+            was, now = _samples(before, level, metric), _samples(after, level, metric)
+            if not was or not now:
+                continue
+            old.append(math.exp(fmean(map(math.log, was))))
+            new.append(math.exp(fmean(map(math.log, now))))
+            if ratio := log_ratio(was, now):
+                ratios.append(ratio)
+        if old:
+            rows.append(("", metric, old, new, pooled(ratios) if len(ratios) == len(old) else None))
+    counts = _repeats(before), _repeats(after)
+    return _judged(rows, counts)
+
+
+def _levels(before: BenchRun, after: BenchRun) -> tuple[Difference, ...]:
+    rows = []
+    for level in _common_levels(before, after):
+        for metric in METRICS:
+            was, now = _samples(before, level, metric), _samples(after, level, metric)
+            if was and now:
+                rows.append((level, metric, was, now, log_ratio(was, now)))
+    return _judged(rows, None)
+
+
+def _repeats(run: BenchRun) -> int:
+    return len({level.repeat for level in run.levels})
+
+
+def _judged(
+    rows: list[tuple[str, Metric, list[float], list[float], LogRatio | None]], counts: tuple[int, int] | None
+) -> tuple[Difference, ...]:
+    corrected = holm([1.0 if ratio is None else ratio.p_value() for *_, ratio in rows])
+    # The interval shown is Bonferroni's over the same family: wider than Holm's steps, and easy to state.
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows))
+    return tuple(
+        _difference(level, metric, was, now, ratio, p, confidence, counts or (len(was), len(now)))
+        for (level, metric, was, now, ratio), p in zip(rows, corrected, strict=True)
+    )
+
+
+def _difference(
+    level: str,
+    metric: Metric,
+    was: list[float],
+    now: list[float],
+    ratio: LogRatio | None,
+    p_value: float,
+    confidence: float,
+    counts: tuple[int, int],
+) -> Difference:
+    middle = math.exp(fmean(map(math.log, now)) - fmean(map(math.log, was)))
+    low, high = ratio.interval(confidence) if ratio else (0.0, math.inf)
+    judgement, needed = Judgement.UNCLEAR, None
+    if p_value < 1 - CONFIDENCE:
+        better = (middle > 1) == metric.higher_is_better
+        judgement = Judgement.IMPROVED if better else Judgement.WORSE
+    elif ratio and _within(ratio.interval(2 * CONFIDENCE - 1)):
+        judgement = Judgement.EQUIVALENT
+    elif ratio:
+        needed = _repeats_needed(ratio, min(counts), confidence)
+    return Difference(
+        level=level,
+        metric=metric.name,
+        unit=metric.unit,
+        higher_is_better=metric.higher_is_better,
+        before=fmean(was),
+        after=fmean(now),
+        n_before=counts[0],
+        n_after=counts[1],
+        ratio=middle,
+        low=low,
+        high=high,
+        confidence=confidence,
+        judgement=judgement,
+        repeats_needed=needed,
+    )
+
+
+def _within(interval: tuple[float, float]) -> bool:
+    """Two one-sided tests: the 90 % interval lies inside the margin."""
+    return interval[0] > 1 - EQUIVALENT and interval[1] < 1 + EQUIVALENT
+
+
+def _repeats_needed(ratio: LogRatio, repeats: int, confidence: float) -> int:
+    """How many repeats a run would show this difference, or that it is below the margin, if it is real."""
+    effect = max(abs(ratio.mean), math.log1p(EQUIVALENT))
+
+    def too_few(count: int) -> bool:
+        error = ratio.error * math.sqrt(repeats / count)
+        return t_quantile(0.5 + confidence / 2, 2 * count - 2) * error >= effect
+
+    low, high = repeats + 1, _MOST_REPEATS
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if too_few(middle) else (low, middle)
+    return low
+
+
+def _verdict(overall: tuple[Difference, ...]) -> Judgement:
+    said = [difference.judgement for difference in overall]
+    for judgement in (Judgement.WORSE, Judgement.IMPROVED):
+        if judgement in said:
+            return judgement
+    return Judgement.EQUIVALENT if set(said) == {Judgement.EQUIVALENT} else Judgement.UNCLEAR
+
+
+def _sentence(judgement: Judgement, overall: tuple[Difference, ...]) -> str:
+    telling = [one for one in overall if one.judgement is judgement] or list(overall)
+    parts = [
+        f"{one.metric} {one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"
+        if math.isfinite(one.high)
+        else f"{one.metric} {one.ratio - 1:+.1%} (one repeat: no interval)"
+        for one in telling
+    ]
+    return f"{judgement.value}: " + "; ".join(parts)
+
+
+def _notes(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
+    notes = []
+    for name, run in (("before", before), ("after", after)):
+        if not run.finished:
+            notes.append(f"the run {name} was cut short: {run.stopped}")
+        for level in run.levels:
+            if not level.valid:
+                notes.append(f"{name} {level.level} #{level.repeat} left out: {level.invalid_reason}")
+            notes += [f"{name} {level.level} #{level.repeat}: {text}" for text in level.disturbances]
+    return tuple(notes)
