@@ -75,6 +75,11 @@ class Sysfs(RecipeKnob):
 class Cgroup(Sysfs):
     """A control file of a cgroup; its manager writes it back on its next change."""
 
+    compare = "start"
+
+    def recipe(self, target: str) -> Recipe:
+        return super().recipe(target) | {"compare": "start"}
+
     def risk(self, target: str) -> Risk:
         return "medium"
 

@@ -43,6 +43,11 @@ def pair(want: str, got: str) -> bool:
     return words(want, got) or (want == "0" and "=" in got)
 
 
+def start(want: str, got: str) -> bool:
+    """As `words` for the words that were asked for; the kernel may say more (cpu.max: `max` and a period)."""
+    return words(want, " ".join(got.split()[: len(want.split())]))
+
+
 def governor(want: str, got: str) -> bool:
     """A governor without a preference is the governor with any."""
     return want in (got, got.partition(" epp=")[0])
@@ -72,6 +77,7 @@ def pages(want: str, got: str) -> bool:
 RULES: dict[str, Callable[[str, str], bool]] = {
     "words": words,
     "pair": pair,
+    "start": start,
     "governor": governor,
     "limits": limits,
     "cpus": cpus,
