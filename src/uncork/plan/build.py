@@ -43,7 +43,8 @@ def build(audit: Audit, *, knobs: Mapping[str, Knob] = KNOBS) -> PlanDraft:
 
 
 def chain(applies: tuple[StepDraft, ...]) -> tuple[StepDraft, ...]:
-    """The steps around the changes. Without changes there is nothing to prove: it ends after the record."""
+    """The steps around the changes. Without changes the benchmark is repeated all the same: it shows how much
+    two runs differ here when nothing was changed."""
     head = (
         StepDraft("explore", Kind.EXPLORE, "Look at the host"),
         StepDraft("rank", Kind.RANK, "Rank what was found", needs=(Need("explore"),)),
@@ -70,7 +71,25 @@ def chain(applies: tuple[StepDraft, ...]) -> tuple[StepDraft, ...]:
         ),
     )
     if not applies:
-        return (*head, StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("document"),)))
+        return (
+            *head,
+            StepDraft("gate", Kind.GATE, "Verify again", priority=Priority.P0, needs=(Need("document"),)),
+            StepDraft(
+                "benchmark",
+                Kind.BENCHMARK,
+                "Benchmark again, nothing changed",
+                priority=Priority.P2,
+                needs=(Need("gate"),),
+            ),
+            StepDraft(
+                "compare",
+                Kind.COMPARE,
+                "Compare the two: the noise of this host",
+                priority=Priority.P2,
+                needs=(Need("benchmark"), Need("benchmark-before")),
+            ),
+            StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("compare", "ended"),)),
+        )
     names = tuple(step.name for step in applies)
     return (
         *head,
