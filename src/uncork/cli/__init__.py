@@ -7,4 +7,5 @@ with sub-verbs. Its line of help stands in `VERBS`, so that `uncork --help` impo
 VERBS = {
     "run": "The whole loop: audit, plan, record, apply, verify, benchmark, compare.",
     "audit": "Look at this host (or a snapshot) and rank what is wrong. Changes nothing.",
+    "bench": "Measure a server: latency and throughput, with the error of the client itself.",
 }

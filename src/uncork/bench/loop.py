@@ -1,0 +1,440 @@
+"""The event loop of the load generator: one thread, one epoll, plain sockets.
+
+It does as little as possible while tokens arrive: read, keep the bytes and the kernel's stamp. Because the
+stamp is the kernel's, the loop may look late on purpose (a tick of at most 1 ms serves many sockets in one
+wake-up) and may take apart ended answers between looks; neither moves a measured time. What it could not
+look at for too long is kept in `blind`, and its own lag is measured at every turn.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import msgspec
+
+from uncork.bench.clock import STEP_NS, realtime_offset_ns
+from uncork.bench.http1 import ended, parse_head
+from uncork.bench.pool import Pool
+from uncork.bench.records import Exchange
+from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_stamp
+
+IN, OUT = select.EPOLLIN, select.EPOLLOUT
+BLIND_NS = 2_000_000
+TICK_NS = 1_000_000
+TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
+SAMPLES = 1_000_000
+LOOK_ROUND_NS = 100_000_000
+
+Job = tuple[int, bytes, int, int]  # index, body, input tokens aimed at, output tokens asked for
+Progress = Callable[[int, int, int], None]  # ended, failed so far, in flight
+
+
+class LoopPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How the jobs are sent: closed loop over `concurrency` slots, or at `arrivals_ns` after the start."""
+
+    concurrency: int
+    arrivals_ns: tuple[int, ...] | None = None
+    ramp_ns: int = 0
+    limit_s: float = 600.0
+    request_timeout_s: float = 600.0
+    stall_timeout_s: float = 120.0
+    start_at_ns: int = 0
+
+
+class LoopFigures(msgspec.Struct):
+    """What the loop measured about itself."""
+
+    started_ns: int = 0
+    ended_ns: int = 0
+    cpu_ns: int = 0
+    thread_ns: int = 0
+    lags_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    turns_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    lag_max_ns: int = 0
+    turn_max_ns: int = 0
+    stepped: bool = False  # the wall clock was set during the level
+    died: str = ""  # why the server counts as gone
+    limited: bool = False  # the level's time limit ended it
+
+
+class Loop:
+    """Sends jobs and hands every ended exchange to `keep(exchange, clock_offset_ns, blind)`, which returns
+    the mean gap between its events in ns (0: unknown) and how many of its events were merged."""
+
+    def __init__(
+        self,
+        plan: LoopPlan,
+        pool: Pool,
+        jobs: Iterator[Job],
+        keep: Callable[[Exchange, int, list[tuple[int, int]]], tuple[int, int, int]],
+        progress: Progress = lambda ended, failed, in_flight: None,
+    ) -> None:
+        self.plan = plan
+        self.pool = pool
+        self.jobs = jobs
+        self.keep = keep
+        self.progress = progress
+        self.figures = LoopFigures()
+        self.blind: list[tuple[int, int]] = []
+        self.waiting: deque[Exchange] = deque()  # ended, not yet taken apart
+        self.due: deque[tuple[int, Connection | None]] = deque()
+        self.ahead: deque[Job] = deque()
+        self.offset_ns = realtime_offset_ns()
+        self.in_flight = 0
+        self.ended = 0
+        self.failed = 0
+        self.tick_ns = TICK_NS // 4
+        self.events = 0
+        self.merged = 0
+        self.stop_ns = 0
+        self.next_look_ns = 0
+        self.no_more_jobs = False
+
+    def run(self) -> LoopFigures:
+        """Send everything, collect everything; returns when nothing is left or the limit has passed."""
+        self.ahead.extend(islice(self.jobs, max(self.plan.concurrency, 64)))
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            while (wait_ns := self.plan.start_at_ns - time.monotonic_ns()) > 0:
+                time.sleep(wait_ns / 1e9)
+            cpu_ns, thread_ns = time.process_time_ns(), time.thread_time_ns()
+            self._start()
+            self._turn_until_done()
+            self.figures.ended_ns = time.monotonic_ns()
+            self._take_apart(until_ns=None)
+            self.figures.cpu_ns = time.process_time_ns() - cpu_ns
+            self.figures.thread_ns = time.thread_time_ns() - thread_ns
+        finally:
+            gc.enable()
+            gc.unfreeze()
+        return self.figures
+
+    def _start(self) -> None:
+        now = self.figures.started_ns = time.monotonic_ns()
+        self.stop_ns = now + int(self.plan.limit_s * 1e9)
+        self.next_look_ns = now + LOOK_ROUND_NS
+        if self.plan.arrivals_ns is None:
+            slots = self.pool.take_all()
+            step = self.plan.ramp_ns // max(1, len(slots))
+            self.due.extend((now + i * step, link) for i, link in enumerate(slots))
+        else:
+            self.due.extend((now + at, None) for at in self.plan.arrivals_ns)
+
+    def _turn_until_done(self) -> None:
+        poll, clock = self.pool.epoll.poll, time.monotonic_ns
+        back = clock()
+        while self.in_flight or self.due:
+            now = clock()
+            self._send_due(now)
+            now = clock()
+            if now >= self.next_look_ns:
+                self._look_round(now)
+                if self.figures.died or (now > self.stop_ns and self._cancel_overdue(now)):
+                    break
+            called = clock()
+            ready = poll(self._wait_s(called), 512)
+            turn_ns, back = called - back, clock()
+            if ready:
+                self._read(ready, back, turn_ns)
+                if self.tick_ns and self.in_flight >= TICK_FROM:
+                    self._idle(back + self.tick_ns)
+                elif self.waiting:
+                    self._take_apart(until_ns=back + BLIND_NS // 4)
+            elif self.waiting:
+                self._take_apart(until_ns=back + BLIND_NS // 2)
+
+    def _wait_s(self, now: int) -> float:
+        if self.waiting:
+            return 0.0
+        until = self.next_look_ns
+        if self.due and self.due[0][0] < until:
+            until = self.due[0][0]
+        wait_ns = until - now
+        if wait_ns <= 0:
+            return 0.0
+        if wait_ns < 1_000_000:  # epoll rounds up to whole milliseconds
+            time.sleep(wait_ns / 1e9)
+            return 0.0
+        return (wait_ns // 1_000_000) / 1e3
+
+    def _idle(self, until: int) -> None:
+        """Use the rest of a tick: take apart what has ended, then sleep."""
+        if self.waiting:
+            self._take_apart(until_ns=until)
+        if self.due and self.due[0][0] < until:
+            until = self.due[0][0]
+        rest_ns = until - time.monotonic_ns()
+        if rest_ns > 50_000:
+            time.sleep(rest_ns / 1e9)
+
+    def _read(self, ready: list[tuple[int, int]], back: int, turn_ns: int) -> None:
+        """The hot path: one recvmsg a socket, bytes and stamp kept."""
+        links = self.pool.links
+        first_stamp = b""
+        for fd, mask in ready:
+            link = links.get(fd)
+            if link is None:
+                continue
+            if mask & OUT and not self._writable(link):
+                continue
+            if mask == OUT:
+                continue
+            try:
+                data, control, _, _ = link.recvmsg(READ_BYTES, CONTROL_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._lost(link, error.strerror or type(error).__name__)
+                continue
+            exchange = link.exchange
+            if exchange is None or link.head is None or link.tls is not None or not data:
+                first_stamp = self._first(link, data, control) or first_stamp
+                continue
+            stamp = control[0][2] if control else user_stamp()
+            exchange.parts.append(data)
+            exchange.stamps.append(stamp)
+            if not first_stamp:
+                first_stamp = stamp
+            if not link.head.chunked or data[-4:] == b"\r\n\r\n" or len(data) < 5:
+                self._maybe_ended(link)
+        self._note_turn(first_stamp, back, turn_ns)
+
+    def _note_turn(self, stamp: bytes, back: int, turn_ns: int) -> None:
+        figures = self.figures
+        if stamp:
+            seconds = int.from_bytes(stamp[:8], "little")
+            if seconds:
+                kernel = seconds * 1_000_000_000 + int.from_bytes(stamp[8:16], "little") - self.offset_ns
+                lag = back - kernel
+                if lag > 0:
+                    if lag > figures.lag_max_ns:
+                        figures.lag_max_ns = lag
+                    if len(figures.lags_ns) < SAMPLES:
+                        figures.lags_ns.append(lag)
+                    if lag > turn_ns:
+                        turn_ns = lag
+        if turn_ns > figures.turn_max_ns:
+            figures.turn_max_ns = turn_ns
+        if len(figures.turns_ns) < SAMPLES:
+            figures.turns_ns.append(turn_ns)
+        if turn_ns > BLIND_NS:
+            self.blind.append((back - turn_ns, back))
+
+    def _first(self, link: Connection, data: bytes, control: list[tuple[int, int, bytes]]) -> bytes:
+        """The reads that are not the usual one: the head, TLS, the end of a connection, an idle socket."""
+        exchange = link.exchange
+        if not data:
+            self._closed(link)
+            return b""
+        stamp = control[0][2] if control else user_stamp()
+        if link.tls is not None:
+            data = link.tls.decrypt(data)
+        if exchange is None or not data:
+            return b""
+        exchange.parts.append(data)
+        exchange.stamps.append(stamp)
+        if link.head is None:
+            try:
+                link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
+            except ValueError as error:
+                self._end(link, "garbage", str(error), reuse=False)
+        if link.head is not None:
+            self._maybe_ended(link)
+        return stamp
+
+    def _maybe_ended(self, link: Connection) -> None:
+        assert link.exchange is not None and link.head is not None
+        if ended(link.exchange.parts, link.head):
+            self._end(link, "", "", reuse=link.head.keep_alive)
+
+    def _closed(self, link: Connection) -> None:
+        exchange = link.exchange
+        head = link.head
+        if exchange is None:
+            self.pool.drop(link)
+        elif head is not None and not head.chunked and head.content_length < 0:
+            self._end(link, "", "", reuse=False)  # a body that ends with the connection
+        elif exchange.parts:
+            self._end(link, "truncated", "the connection closed in the middle", reuse=False)
+        else:
+            self._lost(link, "the server closed the connection")
+
+    def _lost(self, link: Connection, why: str) -> None:
+        """A connection broke. A kept-alive one that broke before its first byte is tried once more anew."""
+        exchange = link.exchange
+        if exchange is None:
+            self.pool.drop(link)
+        elif not exchange.parts and link.used > 1 and not exchange.reconnected and link.unsent is None:
+            exchange.reconnected = True
+            self.pool.one_shot.add(link.endpoint)
+            wire = exchange.wire
+            fresh = self._replace(link)
+            if fresh is None:
+                self._over(exchange, "connect", self.figures.died)
+                return
+            fresh.exchange = exchange
+            self._write(fresh, wire)
+        else:
+            self._end(link, "reset", why, reuse=False)
+
+    def _replace(self, link: Connection) -> Connection | None:
+        self.pool.drop(link)
+        try:
+            return self.pool.reopen(link.endpoint)
+        except OSError as error:
+            self.figures.died = self.pool.describe(link.endpoint, error)
+            return None
+
+    def _end(self, link: Connection, outcome: str, detail: str, *, reuse: bool) -> None:
+        """An exchange is over; its slot goes on with the next job at once."""
+        exchange = link.exchange
+        assert exchange is not None
+        link.exchange = link.head = link.unsent = None
+        self._over(exchange, outcome, detail)
+        if not reuse or link.endpoint in self.pool.one_shot:
+            fresh = None if self._nothing_left() else self._replace(link)
+            if fresh is None:
+                self.pool.drop(link)
+                return
+            link = fresh
+        if self.plan.arrivals_ns is None:
+            self._next(link, time.monotonic_ns())
+        else:
+            self.pool.rest(link)
+
+    def _over(self, exchange: Exchange, outcome: str, detail: str) -> None:
+        exchange.outcome, exchange.detail = outcome, detail
+        exchange.wire = b""
+        self.in_flight -= 1
+        self.ended += 1
+        self.failed += bool(outcome)
+        self.waiting.append(exchange)
+
+    def _nothing_left(self) -> bool:
+        return not self.ahead and (self.no_more_jobs or not self._fetch())
+
+    def _fetch(self) -> bool:
+        job = next(self.jobs, None)
+        if job is None:
+            self.no_more_jobs = True
+            return False
+        self.ahead.append(job)
+        return True
+
+    def _send_due(self, now: int) -> None:
+        due = self.due
+        while due and due[0][0] <= now:
+            intended, link = due.popleft()
+            if link is None:
+                try:
+                    link = self.pool.take()
+                except OSError as error:
+                    self.figures.died = self.pool.describe(0, error)
+                    due.clear()
+                    return
+            self._next(link, intended)
+
+    def _next(self, link: Connection, intended: int) -> None:
+        if self._nothing_left() or (intended > self.stop_ns and self.plan.arrivals_ns is None):
+            self.figures.limited |= intended > self.stop_ns
+            return
+        index, body, asked, target = self.ahead.popleft()
+        exchange = Exchange(index, target, asked, intended)
+        exchange.endpoint = link.endpoint
+        exchange.first_connect = link.inline
+        link.inline = False
+        link.exchange = exchange
+        self.in_flight += 1
+        self._write(link, self.pool.wire(link.endpoint, body))
+
+    def _write(self, link: Connection, wire: bytes) -> None:
+        exchange = link.exchange
+        assert exchange is not None
+        exchange.wire = wire
+        link.used += 1
+        data = link.tls.encrypt(wire) if link.tls is not None else wire
+        exchange.sent_ns = time.monotonic_ns()
+        try:
+            sent = link.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._lost(link, error.strerror or type(error).__name__)
+            return
+        if sent < len(data):
+            link.unsent = memoryview(data)[sent:]
+            self.pool.epoll.modify(link.fd, IN | OUT)
+
+    def _writable(self, link: Connection) -> bool:
+        """Send the rest of a long request; False where that broke the connection."""
+        if link.unsent is not None:
+            try:
+                link.unsent = link.unsent[link.sock.send(link.unsent) :]
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                link.unsent = None
+                self._lost(link, error.strerror or type(error).__name__)
+                return False
+            if len(link.unsent):
+                return True
+            link.unsent = None
+        self.pool.epoll.modify(link.fd, IN)
+        return True
+
+    def _take_apart(self, until_ns: int | None) -> None:
+        """Turn ended exchanges into records, as many as fit before `until_ns` (at least one)."""
+        while self.waiting:
+            gap_ns, events, merged = self.keep(self.waiting.popleft(), self.offset_ns, self.blind)
+            self.events += events
+            self.merged += merged
+            if gap_ns:
+                self.tick_ns = min(TICK_NS, gap_ns // 8)
+            if self.merged * 100 > self.events:
+                self.tick_ns = 0
+            if until_ns is not None and time.monotonic_ns() >= until_ns:
+                return
+
+    def _look_round(self, now: int) -> None:
+        """Ten times a second: wall clock, stalls, progress, jobs ahead."""
+        self.next_look_ns = now + LOOK_ROUND_NS
+        if abs(realtime_offset_ns() - self.offset_ns) > STEP_NS:
+            self.figures.stepped = True
+        self.progress(self.ended, self.failed, self.in_flight)
+        while len(self.ahead) < 64 and not self.no_more_jobs:
+            self._fetch()
+        self.pool.keep_spares(self.in_flight)
+        for link in list(self.pool.links.values()):
+            self._check_stall(link, now)
+
+    def _check_stall(self, link: Connection, now: int) -> None:
+        exchange = link.exchange
+        if exchange is None:
+            return
+        if exchange.sent_ns and now - exchange.sent_ns > self.plan.request_timeout_s * 1e9:
+            self._end(link, "timeout", f"no end after {self.plan.request_timeout_s:g} s", reuse=False)
+        elif len(exchange.parts) != link.seen or exchange.index != link.seen_index:
+            link.seen, link.seen_index, link.seen_ns = len(exchange.parts), exchange.index, now
+        elif now - link.seen_ns > self.plan.stall_timeout_s * 1e9:
+            self._end(link, "stalled", f"nothing came for {self.plan.stall_timeout_s:g} s", reuse=False)
+
+    def _cancel_overdue(self, now: int) -> bool:
+        """Past the limit: nothing new is sent, and after a quarter more what still runs is given up."""
+        self.figures.limited = True
+        self.due.clear()
+        self.ahead.clear()
+        self.no_more_jobs = True
+        if now < self.stop_ns + int(self.plan.limit_s * 0.25e9):
+            return False
+        for link in list(self.pool.links.values()):
+            if link.exchange is not None:
+                self._end(link, "cancelled", "the level's time limit", reuse=False)
+        return True

@@ -1,0 +1,221 @@
+"""From the bytes of one ended exchange to one record: times, counts, outcome."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import msgspec
+
+from uncork.bench.api import Api, Reading
+from uncork.bench.clock import to_monotonic
+from uncork.bench.http1 import Response, take_apart
+
+OUTCOMES = (
+    "ok",
+    "http-status",
+    "connect",
+    "timeout",
+    "stalled",
+    "reset",
+    "in-band-error",
+    "truncated",
+    "garbage",
+    "empty",
+    "cancelled",
+)
+
+
+class Exchange:
+    """One request on the wire, as the loop leaves it: raw pieces and their stamps."""
+
+    __slots__ = (
+        "asked",
+        "detail",
+        "endpoint",
+        "first_connect",
+        "index",
+        "intended_ns",
+        "outcome",
+        "parts",
+        "reconnected",
+        "sent_ns",
+        "stamps",
+        "target",
+        "wire",
+    )
+
+    def __init__(self, index: int, target: int, asked: int, intended_ns: int) -> None:
+        self.index = index
+        self.target = target  # output tokens asked for
+        self.asked = asked  # input tokens aimed at
+        self.intended_ns = intended_ns
+        self.endpoint = 0
+        self.sent_ns = 0
+        self.parts: list[bytes] = []
+        self.stamps: list[bytes] = []
+        self.outcome = ""  # set by the loop where the exchange did not end by itself
+        self.detail = ""
+        self.reconnected = False
+        self.first_connect = False
+        self.wire = b""  # kept until the exchange is over, for one more try
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """One request as it stands in requests.jsonl; every `_ns` counts from the run's start."""
+
+    level: str
+    repeat: int
+    index: int
+    endpoint: int
+    intended_ns: int
+    sent_ns: int
+    stamp: str  # kernel or user
+    outcome: str
+    first_byte_ns: int | None = None
+    event_ns: Any = ()  # one a generation event
+    event_tokens: Any = ()  # tokens of each, empty where unknown
+    first_answer: int | None = None  # index of the first event that is not reasoning
+    end_ns: int | None = None  # last byte
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    asked_input: int = 0
+    asked_output: int = 0
+    token_source: str = ""
+    finish: str = ""
+    status: int = 0
+    detail: str = ""
+    flags: tuple[str, ...] = ()
+    server_id: str = ""
+    merged: int = 0  # generation events that were not the first of their read
+    merged_late: int = 0
+    text: str | None = None
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """What reading an exchange needs to know of its level."""
+
+    api: Api
+    level: str
+    repeat: int
+    origin_ns: int
+    save_text: bool
+    full_length: bool  # an answer shorter than asked for is flagged short
+
+
+def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: list[tuple[int, int]]) -> Record:
+    """Turn an ended exchange into its record; drops nothing silently.
+
+    `blind` lists the times during which the loop could not look at its sockets for more than its limit:
+    events merged into one read then have no time of their own.
+    """
+    response = take_apart(exchange.parts, reader.api.framing)
+    reading = reader.api.read(response.events)
+    stamps, kernel = to_monotonic(exchange.stamps, offset_ns) if exchange.stamps else (array("q"), True)
+    origin = reader.origin_ns
+    reads = [response.reads[i] for i in reading.generations]
+    record = Record(
+        level=reader.level,
+        repeat=reader.repeat,
+        index=exchange.index,
+        endpoint=exchange.endpoint,
+        intended_ns=exchange.intended_ns - origin,
+        sent_ns=exchange.sent_ns - origin if exchange.sent_ns else 0,
+        stamp="kernel" if kernel else "user",
+        outcome="",
+        event_ns=array("q", [stamps[read] - origin for read in reads]),
+        status=response.status,
+        asked_input=exchange.asked,
+        asked_output=exchange.target,
+        finish=reading.finish,
+        server_id=reading.server_id,
+        input_tokens=reading.input_tokens,
+        cached_tokens=reading.cached_tokens,
+    )
+    if stamps:
+        record.first_byte_ns = stamps[0] - origin
+        record.end_ns = stamps[-1] - origin
+    if reading.first_answer > 0:
+        record.first_answer = reading.first_answer
+    _judge(record, exchange, response, reading)
+    _count_tokens(record, reading)
+    _flag(record, exchange, reading, reader)
+    _count_merged(record, reads, stamps, blind)
+    if reader.save_text:
+        record.text = "".join(reading.texts)
+    return record
+
+
+def _judge(record: Record, exchange: Exchange, response: Response, reading: Reading) -> None:
+    outcome, detail = "ok", ""
+    if exchange.outcome:
+        outcome, detail = exchange.outcome, exchange.detail
+    elif response.garbage or (not response.status and exchange.parts):
+        outcome, detail = "garbage", response.garbage or "the answer has no head"
+    elif response.status != 200:
+        outcome = "http-status" if response.status else "reset"
+        detail = response.body[:200].decode(errors="replace") if response.status else exchange.detail
+    elif reading.error:
+        outcome, detail = "in-band-error", reading.error
+    elif reading.garbage:
+        outcome, detail = "garbage", reading.garbage
+    elif not response.complete or not (reading.finish or reading.done):
+        outcome, detail = "truncated", "the stream ended before its finish reason"
+    elif not reading.generations:
+        outcome, detail = "empty", "the answer holds no token"
+    record.outcome, record.detail = outcome, detail
+
+
+def _count_tokens(record: Record, reading: Reading) -> None:
+    """Attribute tokens to events and name the source; see docs/bench.md, *Tokens*."""
+    events = len(reading.generations)
+    total = reading.output_tokens
+    if reading.totals and len(reading.totals) == events:
+        steps = [reading.totals[0]]
+        steps += [now - before for before, now in zip(reading.totals, reading.totals[1:], strict=False)]
+        record.event_tokens, record.token_source = steps, "per-event"
+        record.output_tokens = max(total or 0, reading.totals[-1])
+    elif total is not None and total == events:
+        record.event_tokens, record.token_source = [1] * events, "usage"
+        record.output_tokens = total
+    elif total:
+        record.output_tokens, record.token_source = total, "usage-unattributed"
+    else:
+        record.output_tokens, record.token_source = events, "events"
+
+
+def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) -> None:
+    flags = []
+    if record.outcome == "ok":
+        tokens = record.output_tokens or 0
+        if reader.full_length and tokens < exchange.target:
+            flags.append("short")
+        if tokens > exchange.target:
+            flags.append("long")
+        if reading.output_tokens is None:
+            flags.append("no-usage")
+        if (
+            reader.full_length
+            and reading.finish not in ("length", "max_tokens", "")
+            and tokens >= exchange.target
+        ):
+            flags.append("wrong-finish")
+    if exchange.reconnected:
+        flags.append("reconnected")
+    if exchange.first_connect:
+        flags.append("connected-inline")
+    record.flags = tuple(flags)
+
+
+def _count_merged(record: Record, reads: list[int], stamps: array[int], blind: list[tuple[int, int]]) -> None:
+    if len(reads) == len(set(reads)):
+        return
+    before = -1
+    for read in reads:
+        if read == before:
+            record.merged += 1
+            at = stamps[read]
+            if any(start <= at <= end for start, end in blind):
+                record.merged_late += 1
+        before = read

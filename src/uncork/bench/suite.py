@@ -1,0 +1,210 @@
+"""The suite: levels × repeats against one server, in an order that does not favour any of them."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from uncork import __version__
+from uncork.bench.endpoint import parse_endpoints, redact_headers
+from uncork.bench.level import Target, prepare, run_level
+from uncork.bench.spec import Level, SuiteSpec
+from uncork.bench.store import Store
+from uncork.errors import BadInput, ServerDied
+from uncork.model.bench import METRICS, SCHEMA, BenchRun, LevelResult
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Where a suite is: shown to a person, several times a second."""
+
+    level: str
+    repeat: int
+    repeats: int
+    done: int  # levels finished, of `total`
+    total: int
+    requests_done: int
+    requests: int
+    failed: int
+    left_s: float | None  # None until a level has shown how long one takes
+
+
+class Reading(msgspec.Struct):
+    """What a watcher saw while a level ran."""
+
+    telemetry: dict[str, Any] = {}
+    disturbances: tuple[str, ...] = ()
+
+
+# Called around every level (telemetry): enter before the first request, exit after the last.
+Watch = Callable[[str, int], AbstractContextManager[Reading]]
+Show = Callable[[Progress], None]
+
+
+def run_suite(
+    spec: SuiteSpec,
+    *,
+    out: Path,
+    progress: Show = lambda state: None,
+    watch: Watch | None = None,
+    fingerprint: Callable[[], dict[str, Any]] = dict,
+) -> BenchRun:
+    """Run every level and repeat that `out` does not hold yet, and return the whole run.
+
+    Raises `NoServer` (nothing answers), `ServerDied` (finished levels are in `out`), `BadInput` (`out` holds
+    a run of another spec), `MeasureFailed`.
+    """
+    store = Store(out)
+    target = prepare(spec)
+    run = _begin(spec, store, target, fingerprint)
+    finished = store.finished()
+    plan = plan_order(spec)
+    todo = [
+        (level, repeat, at) for at, (level, repeat) in enumerate(plan) if (level.name, repeat) not in finished
+    ]
+    results = dict(finished)
+    clock = _Remaining(len(plan), len(todo), spec.repeats, progress)
+    try:
+        if todo and spec.warmup:
+            run = msgspec.structs.replace(run, warmup=target.warm_up(todo[0][0]))
+        for level, repeat, at in todo:
+            clock.begin(level, repeat, target.requests(level))
+            outcome = run_level(target, level, repeat, at, run.started_monotonic_ns, clock.show, watch)
+            results[level.name, repeat] = outcome.result
+            store.add(outcome.result, outcome.records)
+            run = _with_levels(run, plan, results)
+            store.save(run)
+            if outcome.died:
+                raise _died(outcome.died, len(results), len(plan), out)
+            time.sleep(spec.cooldown_s)
+    except BaseException as error:
+        store.save(_with_levels(run, plan, results, stopped=f"{type(error).__name__}: {error}"[:300]))
+        raise
+    run = msgspec.structs.replace(_with_levels(run, plan, results), finished=True)
+    store.save(run)
+    return run
+
+
+def plan_order(spec: SuiteSpec) -> list[tuple[Level, int]]:
+    """Every level of every repeat, in the order in which they run.
+
+    interleaved: each repeat holds every level once, in an order drawn for it, so that a drift of the host
+    falls on all levels alike; shuffled: all drawn together; given: as listed.
+    """
+    repeats = [[(level, repeat) for level in spec.levels] for repeat in range(spec.repeats)]
+    chance = random.Random(f"uncork-order-{spec.seed}")
+    if spec.order == "interleaved":
+        for one in repeats:
+            chance.shuffle(one)
+    plan = [item for one in repeats for item in one]
+    if spec.order == "shuffled":
+        chance.shuffle(plan)
+    return plan
+
+
+def stored_spec(spec: SuiteSpec) -> dict[str, Any]:
+    """The spec as it may be written down: credentials are redacted, URLs without userinfo."""
+    safe = msgspec.structs.replace(
+        spec,
+        headers=redact_headers(spec.headers),
+        endpoint=",".join(endpoint.url for endpoint in parse_endpoints(spec.endpoint)),
+    )
+    built: dict[str, Any] = msgspec.to_builtins(safe)
+    return built
+
+
+def _begin(
+    spec: SuiteSpec, store: Store, target: "Target", fingerprint: Callable[[], dict[str, Any]]
+) -> BenchRun:
+    before = store.load()
+    stored = stored_spec(spec)
+    if before is not None:
+        if before.spec != stored or before.metrics != METRICS:
+            changed = sorted(
+                key for key in {*stored, *before.spec} if stored.get(key) != before.spec.get(key)
+            )
+            raise BadInput(
+                f"{store.folder} holds a run with another {', '.join(changed) or 'metric version'}; "
+                "nothing was sent.",
+                next="choose another --out, or repeat the command that began it to finish that run",
+            )
+        # Times in requests.jsonl keep the zero of the first start as long as the machine has not rebooted.
+        return before
+    run = BenchRun(
+        schema=SCHEMA,
+        metrics=METRICS,
+        version=__version__,
+        run_id=uuid.uuid4().hex[:12],
+        started_unix_s=time.time(),
+        started_monotonic_ns=time.monotonic_ns(),
+        spec=stored,
+        workload_hash=target.workload_hash,
+        model=target.model,
+        endpoints=tuple(endpoint.url for endpoint in target.endpoints),
+        warmup={},
+        levels=(),
+        finished=False,
+        fingerprint=fingerprint(),
+    )
+    store.save(run)
+    return run
+
+
+def _with_levels(
+    run: BenchRun,
+    plan: list[tuple[Level, int]],
+    results: dict[tuple[str, int], LevelResult],
+    *,
+    stopped: str = "",
+) -> BenchRun:
+    order = {level.name: at for at, level in enumerate(dict.fromkeys(level for level, _ in plan))}
+    levels = sorted(results.values(), key=lambda result: (order.get(result.level, 0), result.repeat))
+    return msgspec.structs.replace(run, levels=tuple(levels), stopped=stopped)
+
+
+def _died(why: str, done: int, total: int, out: Path) -> ServerDied:
+    return ServerDied(
+        f"The server went away ({why}); {done} of {total} levels are kept in {out}.",
+        next="start the server again and repeat the command: finished levels are not repeated",
+    )
+
+
+class _Remaining:
+    """Progress and time left, from how long levels took for the requests they had."""
+
+    def __init__(self, total: int, todo: int, repeats: int, show: Show) -> None:
+        self.total, self.done, self.repeats, self.tell = total, total - todo - 1, repeats, show
+        self.ran, self.began_s = 0, time.monotonic()
+        self.level, self.repeat, self.requests = "", 0, 0
+
+    def begin(self, level: Level, repeat: int, requests: int) -> None:
+        """A level starts."""
+        self.done += 1
+        self.ran += 1
+        self.level, self.repeat, self.requests = level.name, repeat, requests
+        self.show(0, 0, 0)
+
+    def show(self, ended: int, failed: int, in_flight: int) -> None:
+        """Called by the loop."""
+        spent = time.monotonic() - self.began_s
+        share = self.ran - 1 + ended / max(1, self.requests)
+        left = (
+            spent / share * (self.total - self.done - ended / max(1, self.requests)) if share > 0.2 else None
+        )
+        self.tell(
+            Progress(
+                self.level,
+                self.repeat,
+                self.repeats,
+                self.done,
+                self.total,
+                ended,
+                self.requests,
+                failed,
+                left,
+            )
+        )
