@@ -1,0 +1,88 @@
+"""What the kernel log says about GPUs and their links: lines by kind, Xids by number."""
+
+import re
+
+from uncork.model.facts.driver import Xid
+
+KEPT = 40  # lines of one kind: a fault repeats itself by the thousand
+
+# Kind → what such a line holds. The words are those of NVRM, the AMD and Intel IOMMU drivers, the PCI core,
+# the AER, DPC and hotplug port drivers and the thermal driver.
+_KINDS: dict[str, str] = {
+    "xid": r"NVRM: Xid \(",
+    "sxid": r"SXid \(PCI",
+    "off-bus": r"fallen off the bus|GPU is lost|NVRM: The NVIDIA GPU \S+$",
+    "needs-open": r"requires use of the NVIDIA open kernel modules",
+    "probe-failed": r"NVIDIA probe routine failed|RmInitAdapter failed|amdgpu: Fatal error during GPU init",
+    "api-mismatch": r"API mismatch: the client|kernel module has the version",
+    "iommu-fault": r"IO_PAGE_FAULT|DMAR: \[DMA |DMAR:.*fault addr|arm-smmu.*[Ee]vent 0x10",
+    "iommu-domain": r"iommu: Default domain type|Default domain type:",
+    "bar": r"BAR \d+.*(?:can't assign; no space|no space for|failed to assign|can ?not be assigned)"
+    r"|BAR1? is 0M",
+    "dpc": r"DPC: containment event|pcieport.*DPC:.*unmasked",
+    "link-down": r"pciehp: Slot\(\S+\): (?:Link Down|Card not present)|Surprise Down|link down",
+    "aer-uncorrected": r"PCIe Bus Error: severity=Uncorrect|AER: Uncorrect|AER: Multiple Uncorrect",
+    "aer-corrected": r"PCIe Bus Error: severity=Correct|AER: Correct|AER: Multiple Correct",
+    "apei": r"Hardware error from APEI|GHES: ",
+    "osc": r"_OSC: platform does not support|_OSC: OS now controls",
+    "power-cable": r"power cables?|PCIe power connector|insufficient power|Slot power limit exceeded",
+    "throttled": r"[Cc]pu clock throttled|temperature above threshold|clock throttled",
+    "tags": r"[Ee]xtended tags .*(?:disabl|quirk)|disabling Extended Tags",
+    "ordering": r"Relaxed Ordering.*(?:disabl|quirk)",
+    "acs": r"disable_acs_redir|ACS redirect",
+    "module": r"NVRM: loading NVIDIA",
+    "gsp": r"GSP",
+    "aspm": r"ASPM.*(?:disabl|control)|FADT declares.*ASPM",
+}
+_ANY = re.compile("|".join(f"(?P<k{at}>{pattern})" for at, pattern in enumerate(_KINDS.values())))
+_XID = re.compile(r"S?Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
+_NAMES = list(_KINDS)
+
+
+def lines_by_kind(text: str) -> dict[str, tuple[str, ...]]:
+    """Lines of each kind, at most `KEPT` each; a message of several lines is joined to the one that names it."""
+    found: dict[str, list[str]] = {}
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        match = _ANY.search(line)
+        if match and match.lastgroup:
+            kind = _NAMES[int(match.lastgroup[1:])]
+            if kind == "off-bus" and line.rstrip()[-1:].isdigit():
+                # "The NVIDIA GPU <address>" goes on for two lines, which may lack a time stamp.
+                line = " ".join(part.strip() for part in lines[at : at + 3])
+                if "fallen off" not in line:
+                    continue
+            elif kind == "off-bus" and "installed in this system" in lines[at - 1]:
+                continue
+            kept = found.setdefault(kind, [])
+            if len(kept) < KEPT:
+                kept.append(line.strip())
+    return {kind: tuple(kept) for kind, kept in found.items()}
+
+
+def xids(found: dict[str, tuple[str, ...]]) -> tuple[Xid, ...]:
+    """The Xids and SXids among the lines."""
+    events = []
+    for line in found.get("xid", ()) + found.get("sxid", ()):
+        if match := _XID.search(line):
+            events.append(Xid(int(match[2]), full_bdf(match[1]), line, "SXid" in line))
+    return tuple(events)
+
+
+def full_bdf(text: str) -> str:
+    """A bus address with domain and function, in lower case: 61:00 → 0000:61:00.0."""
+    low = text.lower().strip()
+    parts = low.split(":")
+    if len(parts) == 2:
+        low = f"0000:{low}"
+    elif len(parts) == 3:
+        low = f"{parts[0][-4:].zfill(4)}:{parts[1]}:{parts[2]}"
+    return low if "." in low else f"{low}.0"
+
+
+_ADDRESS = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b")
+
+
+def addresses(line: str) -> tuple[str, ...]:
+    """Every bus address a line names."""
+    return tuple(dict.fromkeys(full_bdf(match[0]) for match in _ADDRESS.finditer(line)))
