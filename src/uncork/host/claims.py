@@ -80,7 +80,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"\s+Link \d+: ",
     ),
     "nvidia-csv": (
-        r"(?:index|name|pci\.bus_id|driver_version|timestamp)(?:, [\w. ]+(?:\[[\w%/ ]+\])?)+\s*$",
+        r"(?:index|name|pci\.bus_id|driver_version|timestamp|uuid)(?:, [\w. ]+(?:\[[\w%/ ]+\])?)+\s*$",
+        r"(?:power|clocks|pcie\.link|temperature|clocks_throttle_reasons|clocks_event_reasons|ecc)\.[a-z_.]+\b[^:=]{0,60}[:=] ",
+        r"name: (?:NVIDIA|AMD|Tesla|Quadro) ",
     ),
     "nvlink-query": (
         r".*(?:NVLINK query|SUPPORT P2P:|nvmlDeviceGetNvLink)",

@@ -91,7 +91,8 @@ def _row(build: _Builder, line: str) -> None:
     words = line.split()
     if not words or words[0] not in build.columns or words[0] in build.rows:
         return
-    name, cells, rest = words[0], [], words[1:]
+    name, rest = words[0], words[1:]
+    cells: list[str] = []
     while rest and len(cells) < len(build.columns):
         glued = _GLUED.findall(rest[0])
         if "".join(glued) != rest[0]:
