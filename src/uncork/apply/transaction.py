@@ -1,0 +1,390 @@
+"""Apply one group of changes under a hold: all intents durable, revert timer armed, then write and read back.
+
+The order is the promise: lock, look for other owners, compare with what was approved, make the hold and every
+intent durable, arm the timer, and only then write.
+"""
+
+import errno
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from uncork.apply import chain, revert
+from uncork.apply.child import Child, Hung
+from uncork.apply.guard import NotArmed, arm
+from uncork.apply.lock import LockHeld, locked
+from uncork.errors import (
+    BadValue,
+    Busy,
+    ChangeFailed,
+    Conflict,
+    Drifted,
+    Locked,
+    NotPermitted,
+    ReadbackDiffers,
+    Refused,
+    StateUnwritable,
+    Stuck,
+    UncorkError,
+    UndoFailed,
+    Vanished,
+)
+from uncork.knobs import KNOBS, Knob
+from uncork.model.plan import Kind, PlannedChange, Step
+from uncork.model.unknown import Unknown
+from uncork.plan import approvals, database
+from uncork.plan.directives import asked_to_stop
+from uncork.plan.store import Store
+
+HOLD_S = 300.0
+HOLD_RISKY_S = 600.0  # what can cost access to the host: more time to notice
+CALL_LIMIT_S = 10.0
+BUSY_RETRIES = 2
+BUSY_WAIT_S = 0.2
+
+ENOTSUPP = 524  # the kernel's own, not in errno.h (include/linux/errno.h)
+ERRORS: dict[int, type[ChangeFailed]] = {
+    errno.EPERM: NotPermitted,
+    errno.EACCES: NotPermitted,
+    errno.EROFS: NotPermitted,
+    errno.EINVAL: BadValue,
+    ENOTSUPP: BadValue,
+    errno.EOPNOTSUPP: BadValue,
+    errno.EBUSY: Busy,
+    errno.EAGAIN: Busy,
+    errno.ENOENT: Vanished,
+    errno.ENODEV: Vanished,
+    errno.ENXIO: Vanished,
+    errno.ESRCH: Vanished,
+}
+
+Guard = Callable[..., str]
+Progress = Callable[[int, int, PlannedChange], None]
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What came of one target: `exact`, `canonicalised`, or `failed` with the error's code and words."""
+
+    change: PlannedChange
+    end: str
+    got: str | None = None
+    code: str = ""
+    says: str = ""
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A group in force under an open hold, until it is confirmed or its deadline comes."""
+
+    txn: str
+    deadline_boot_ns: int
+    targets: tuple[Target, ...]
+
+
+def apply_step(
+    store: Store,
+    step: Step,
+    *,
+    knobs: Mapping[str, Knob] = KNOBS,
+    hold_s: float | None = None,
+    actor: dict[str, Any] | None = None,
+    progress: Progress = lambda done, of, change: None,
+    guard: Guard = arm,
+    call_limit_s: float = CALL_LIMIT_S,
+) -> Applied:
+    """Start the apply step, write its group, and complete it with its hold open.
+
+    Raises a `Refused` where nothing was written (`NotApproved`, `Drifted`, `Conflict`, `Locked`,
+    `StateUnwritable`), a `ChangeFailed` where the group was put back, `UndoFailed` where that failed too. In
+    each case the step has ended as failed, except where the store itself refused to start it.
+    """
+    try:
+        with locked(store.folder):
+            store.start(step)
+            group = _Group(store, step, knobs, actor or chain.actor(), progress, guard, call_limit_s)
+            try:
+                return group.run(hold_s)
+            except UncorkError as error:
+                _fail(store, step, error)
+                raise
+            finally:
+                group.child.close()
+    except LockHeld as held:
+        raise Locked(
+            f"Another uncork writes to this host ({held.holder}); nothing was changed.",
+            next="uncork plan (shows what runs), then try again",
+        ) from held
+    except OSError as error:
+        raise StateUnwritable(
+            f"The lock cannot be taken ({error}); nothing was changed.",
+            next="run as root, or set UNCORK_STATE",
+        ) from error
+
+
+def _fail(store: Store, step: Step, error: UncorkError) -> None:
+    try:
+        if not isinstance(error, Stuck):
+            store.fail(step, f"{error.code}: {error.says}")
+        if isinstance(error, Drifted | Conflict):
+            plan = store.db.execute("SELECT plan FROM step WHERE id = ?", (step.id,)).fetchone()["plan"]
+            approvals.void(store, plan, f"{error.code}: {error.says}")
+    except StateUnwritable:
+        pass  # the first error says more; recovery will find the step
+
+
+class _Group:
+    """One group on its way; each method is one stage."""
+
+    def __init__(
+        self,
+        store: Store,
+        step: Step,
+        knobs: Mapping[str, Knob],
+        actor: dict[str, Any],
+        progress: Progress,
+        guard: Guard,
+        call_limit_s: float,
+    ) -> None:
+        self.store, self.step, self.knobs = store, step, knobs
+        self.actor, self.progress, self.guard = actor, progress, guard
+        self.limit_s = call_limit_s
+        self.txn = secrets.token_hex(6)
+        row = store.db.execute("SELECT plan FROM step WHERE id = ?", (step.id,)).fetchone()
+        self.plan: str = row["plan"]
+        self.child = Child(self._serve)
+
+    def run(self, hold_s: float | None) -> Applied:
+        if self.step.kind != Kind.APPLY or not self.step.changes:
+            raise Refused(f"Step {self.step.name} has nothing to write.", next="uncork plan")
+        self._preflight()
+        deadline_ns = self._declare(hold_s)
+        targets = self._write_all()
+        self._close(targets)
+        return Applied(self.txn, deadline_ns, tuple(targets))
+
+    def _serve(self, request: dict[str, Any]) -> dict[str, Any]:
+        knob = self.knobs[request["knob"]]
+        if request["op"] == "read":
+            value = knob.read(request["target"])
+            if isinstance(value, Unknown):
+                code = errno.ENOENT if value.absent else errno.EIO
+                raise OSError(code, value.reason, request["target"])
+            return {"value": value}
+        database.reached("before-write")
+        knob.write(request["target"], request["value"])
+        database.reached("after-write")
+        return {}
+
+    def _read(self, change: PlannedChange) -> str:
+        asked = {"op": "read", "knob": change.knob, "target": change.target}
+        value: str = self.child.ask(asked, self.limit_s)
+        return value
+
+    def _preflight(self) -> None:
+        """Nothing is written where an owner has come, a veto speaks, or a value is not the approved one."""
+        for change in self.step.changes:
+            knob = self.knobs[change.knob]
+            came = [owner for owner in knob.owners(change.target) if owner not in change.owners]
+            if came:
+                raise Conflict(
+                    f"{change.target} is also set by {', '.join(came)}, which was not so when this was approved;"
+                    " nothing was changed.",
+                    next="uncork plan, then uncork approve (knowing of it), or stop that service first",
+                )
+            if veto := knob.veto(change.target, change.want):
+                raise Refused(f"{change.target}: {veto}; nothing was changed.", next="uncork plan")
+            self._as_approved(knob, change)
+
+    def _as_approved(self, knob: Knob, change: PlannedChange) -> None:
+        try:
+            now = self._read(change)
+        except OSError as error:
+            raise Drifted(
+                f"{change.target} can no longer be read ({error}); nothing was changed.", next="uncork audit"
+            ) from error
+        except Hung:
+            raise Drifted(
+                f"Reading {change.target} did not return; nothing was changed.", next="uncork audit"
+            ) from None
+        if change.before is None or not knob.same(change.before, now):
+            raise Drifted(
+                f"{change.target} is {now}, approved was a change from {change.before}; nothing was changed.",
+                next="uncork run (looks again and asks again)",
+            )
+
+    def _declare(self, hold_s: float | None) -> int:
+        """The hold and every intent in one durable commit, then the timer. Until then nothing is written."""
+        risky = any(change.risk == "high" for change in self.step.changes)
+        length_s = hold_s if hold_s is not None else HOLD_RISKY_S if risky else HOLD_S
+        deadline_ns = database.boot_ns() + int(length_s * 1e9)
+        with self.store.writing() as db:
+            db.execute(
+                "INSERT INTO hold(txn, plan, step, boot_id, deadline_boot_ns) VALUES (?, ?, ?, ?, ?)",
+                (self.txn, self.plan, self.step.id, database.boot_id(), deadline_ns),
+            )
+            body = {"step": self.step.name, "deadline_boot_ns": deadline_ns, "actor": self.actor}
+            chain.append(db, self.txn, "hold", {**body, "plan": self.plan, "digest": self.step.digest})
+            for ord, change in enumerate(self.step.changes):
+                chain.append(db, self.txn, "intent", self._intent(change), ord=ord)
+        self._arm(deadline_ns)
+        return deadline_ns
+
+    def _intent(self, change: PlannedChange) -> dict[str, Any]:
+        knob = self.knobs[change.knob]
+        assert change.before is not None
+        return {
+            "knob": change.knob,
+            "target": change.target,
+            "before": change.before,
+            "want": change.want,
+            "recipe": knob.recipe(change.target),
+            "by_hand": knob.undo_command(change.target, change.before),
+            "actor": self.actor,
+        }
+
+    def _arm(self, deadline_ns: int) -> None:
+        try:
+            name = self.guard(self.store.folder, self.store.path, self.txn, deadline_ns)
+        except NotArmed as error:
+            self._undo(f"the revert timer could not be armed: {error}")
+            raise Refused(
+                f"The revert timer could not be armed ({error}); nothing was changed.", next="uncork journal"
+            ) from error
+        with self.store.writing() as db:
+            db.execute("UPDATE hold SET guard = ? WHERE txn = ?", (name, self.txn))
+            chain.append(db, self.txn, "armed", {"guard": name})
+
+    def _write_all(self) -> list[Target]:
+        targets: list[Target] = []
+        for ord, change in enumerate(self.step.changes):
+            if asked_to_stop(self.store, self.plan):
+                self._undo("the plan was aborted")
+                raise ChangeFailed("The plan was aborted; the group was put back.", next="uncork plan")
+            target = self._write_one(ord, change)
+            targets.append(target)
+            self.progress(ord + 1, len(self.step.changes), change)
+            if target.end == "failed" and self.step.policy == "all_or_nothing":
+                self._undo(f"{target.code}: {target.says}")
+                raise _error(target)
+        return targets
+
+    def _write_one(self, ord: int, change: PlannedChange) -> Target:
+        began_ns = time.monotonic_ns()
+        number: int | None = None
+        try:
+            self._write(change)
+            got = self._read(change)
+        except OSError as error:
+            kind, number = ERRORS.get(error.errno or 0, ChangeFailed), error.errno
+            target = Target(change, "failed", self._last_look(change), kind.code, _words(error))
+        except Hung:
+            self._stuck(ord, change)
+        else:
+            target = _judge(self.knobs[change.knob], change, got)
+        body = {"end": target.end, "got": target.got, "code": target.code, "says": target.says}
+        took_ms = (time.monotonic_ns() - began_ns) / 1e6
+        self._note(
+            "failed" if target.end == "failed" else "applied",
+            {**body, "target": change.target, "errno": number, "took_ms": took_ms},
+            ord,
+        )
+        return target
+
+    def _write(self, change: PlannedChange) -> None:
+        asked = {"op": "write", "knob": change.knob, "target": change.target, "value": change.want}
+        for retry in range(BUSY_RETRIES + 1):
+            try:
+                self.child.ask(asked, self.limit_s)
+                return
+            except OSError as error:
+                if ERRORS.get(error.errno or 0) is not Busy or retry == BUSY_RETRIES:
+                    raise
+                time.sleep(BUSY_WAIT_S * (retry + 1))
+
+    def _last_look(self, change: PlannedChange) -> str | None:
+        try:
+            return self._read(change)
+        except (OSError, Hung):
+            return None
+
+    def _note(self, kind: str, body: dict[str, Any], ord: int) -> None:
+        """A row after a write. If it cannot be stored, what was written is put back: the intents are durable."""
+        try:
+            with self.store.writing() as db:
+                chain.append(db, self.txn, kind, body, ord=ord)
+        except StateUnwritable as error:
+            self._put_back_unrecorded()
+            raise StateUnwritable(
+                "The journal can no longer be written; what this group had written was put back.",
+                next=error.next,
+            ) from error
+
+    def _put_back_unrecorded(self) -> None:
+        child = Child(revert.serve)
+        for intent in reversed(revert.intents(self.store.db, self.txn)):
+            revert.undo_target(child, intent)
+        child.close()
+
+    def _stuck(self, ord: int, change: PlannedChange) -> None:
+        """Leave the child in its call, put back the others, and let nothing more start on this host."""
+        with self.store.writing() as db:
+            chain.append(db, self.txn, "stuck", {"target": change.target, "pid": self.child.pid}, ord=ord)
+        revert.undo_others(self.store.db, self.txn, ord, actor=self.actor)
+        self.store.freeze(self.plan)
+        raise Stuck(
+            f"The write to {change.target} has not returned within {self.limit_s:g} s. The rest of the group was"
+            " put back and the plan is frozen.",
+            next=f"look at process {self.child.pid} (cat /proc/{self.child.pid}/stack), then uncork rollback",
+        )
+
+    def _undo(self, why: str) -> None:
+        outcomes = revert.undo(self.store.db, self.txn, why=why, actor=self.actor)
+        bad = [outcome for outcome in outcomes or () if outcome["end"] in ("failed", "stuck", "drift")]
+        if bad:
+            raise UndoFailed(
+                f"{why}. {len(bad)} of {len(self.step.changes)} targets could not be put back: "
+                + ", ".join(f"{o['target']} ({o['end']})" for o in bad),
+                next="; ".join(o["by_hand"] for o in bad if o["by_hand"]) or "uncork journal",
+            )
+
+    def _close(self, targets: list[Target]) -> None:
+        failed = [target for target in targets if target.end == "failed"]
+        if len(failed) == len(targets):
+            self._undo("no target took the change")
+            raise _error(failed[0])
+        summary = f"{len(targets) - len(failed)} of {len(targets)} read back as wanted"
+        if failed:
+            summary += "; not: " + ", ".join(f"{t.change.target} ({t.code})" for t in failed)
+        self.store.complete(self.step, summary, artefact=f"txn:{self.txn}")
+
+
+def _judge(knob: Knob, change: PlannedChange, got: str) -> Target:
+    if knob.same(change.want, got):
+        return Target(change, "exact" if change.want == got else "canonicalised", got)
+    ignored = change.before is not None and knob.same(change.before, got)
+    says = f"{change.target} reads {got} after {change.want} was written"
+    says += " (the kernel ignored it)" if ignored else " (the kernel took another value)"
+    return Target(change, "failed", got, ReadbackDiffers.code, says)
+
+
+_CAUSES = {
+    errno.EROFS: "; the file system is read-only here, as in a container",
+    errno.EPERM: "; it needs root and its capability, and kernel lockdown or a container can withhold it",
+    errno.EACCES: "; it needs root",
+}
+
+
+def _words(error: OSError) -> str:
+    return f"{error.filename or ''}: {error.strerror or error}".lstrip(": ") + _CAUSES.get(
+        error.errno or 0, ""
+    )
+
+
+def _error(target: Target) -> ChangeFailed:
+    kinds = {kind.code: kind for kind in ERRORS.values()} | {ReadbackDiffers.code: ReadbackDiffers}
+    return kinds.get(target.code, ChangeFailed)(
+        f"{target.change.target} did not take {target.change.want}: {target.says}. The group was put back.",
+        next="uncork journal (what was tried), uncork plan (what is left)",
+    )
