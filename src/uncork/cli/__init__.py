@@ -8,4 +8,5 @@ VERBS = {
     "run": "The whole loop: audit, plan, record, apply, verify, benchmark, compare.",
     "audit": "Look at this host (or a snapshot) and rank what is wrong. Changes nothing.",
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
+    "bound": "The most this model can give on this hardware, and where the rest of the time went.",
 }
