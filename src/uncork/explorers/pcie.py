@@ -38,19 +38,19 @@ def _iommus(host: Host) -> tuple[str, ...] | Unknown:
 
 
 def _iommu_default(host: Host, cmdline: str | Unknown) -> str | Unknown:
-    """identity, translated or off, from the boot log; else what the command line asks for."""
-    log = reading.kernel_log(host)
-    if not isinstance(log, Unknown):
-        found = re.findall(r"Default domain type: (\w+)", log)
-        if found:
-            return "identity" if found[-1] == "Passthrough" else "translated"
-    if isinstance(cmdline, Unknown):
-        return cmdline
-    words = set(cmdline.split())
-    if words & {"iommu=pt", "iommu.passthrough=1"}:
-        return "identity"
+    """identity, translated or off: the command line's off, the boot log, else what was asked for."""
+    words = set() if isinstance(cmdline, Unknown) else set(cmdline.split())
+    # The log names a default domain even where the IOMMU was switched off.
     if words & {"iommu=off", "amd_iommu=off", "intel_iommu=off", "iommu=soft"}:
         return "off"
+    log = reading.kernel_log(host)
+    found = [] if isinstance(log, Unknown) else re.findall(r"Default domain type: (\w+)", log)
+    if found:
+        return "identity" if found[-1] == "Passthrough" else "translated"
+    if isinstance(cmdline, Unknown):
+        return cmdline
+    if words & {"iommu=pt", "iommu.passthrough=1"}:
+        return "identity"
     return Unknown("neither the boot log nor the command line names the default IOMMU domain")
 
 

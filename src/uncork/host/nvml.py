@@ -4,6 +4,7 @@ A value that NVML refuses (not supported, no permission, a function this driver 
 `{"unknown": reason}`, so that one refused value costs only itself. Names are those of `model.facts.driver.Gpu`.
 """
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -43,13 +44,15 @@ LINK_FIELDS = {"speed_mb_s": 164, "recovery_events": 215, "effective_ber": 220, 
 def read() -> object | Unknown:
     """The reading, or Unknown: absent where the library is not installed, with NVML's words otherwise."""
     try:
+        ctypes.CDLL("libnvidia-ml.so.1")  # before nvidia-ml-py, whose import costs more than all the rest
+    except OSError:
+        return Unknown("libnvidia-ml.so.1 is not installed", absent=True)
+    try:
         import pynvml
     except ImportError:
         return Unknown("nvidia-ml-py is not installed", absent=True)
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound:
-        return Unknown("libnvidia-ml.so.1 is not installed", absent=True)
     except (pynvml.NVMLError, OSError) as error:
         return Unknown(f"NVML does not start: {error}")
     try:
