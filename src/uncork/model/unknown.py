@@ -1,6 +1,9 @@
 """A value that could not be read."""
 
-from typing import Any, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 class UnknownValue(Exception):
@@ -78,6 +81,6 @@ class Unknown:
     __neg__ = __abs__ = __round__ = __index__ = _raise
 
 
-def is_unknown(value: object) -> TypeGuard[Unknown]:
+def is_unknown(value: object) -> "TypeIs[Unknown]":
     """Whether the value is one that could not be read."""
     return isinstance(value, Unknown)
