@@ -98,6 +98,16 @@ def actor(kind: str = "human", name: str = "") -> dict[str, Any]:
     }
 
 
+def who(actor: dict[str, Any]) -> str:
+    """An actor in a few words: `human alice (uid 0) on /dev/pts/1`."""
+    name = actor.get("name") or actor.get("sudo_user") or ""
+    where = actor.get("tty") or ("ssh" if actor.get("ssh") else "no terminal")
+    login = actor.get("loginuid")
+    return f"{actor['kind']} {name}".strip() + (
+        f" (uid {actor['uid']}" + (f", login {login}" if login is not None else "") + f") on {where}"
+    )
+
+
 def _loginuid() -> int | None:
     try:
         text = Path("/proc/self/loginuid").read_text(encoding="ascii").strip()

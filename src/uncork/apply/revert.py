@@ -95,7 +95,7 @@ def intents(db: sqlite3.Connection, txn: str) -> list[dict[str, Any]]:
         body = json.loads(row["body"])
         if row["kind"] == "intent":
             found[row["ord"]] = body
-        elif body.get("got") is not None:
+        elif body.get("got") is not None and row["ord"] in found:
             found[row["ord"]]["got"] = body["got"]
     return list(found.values())
 

@@ -9,4 +9,9 @@ VERBS = {
     "audit": "Look at this host (or a snapshot) and rank what is wrong. Changes nothing.",
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
     "bound": "The most this model can give on this hardware, and where the rest of the time went.",
+    "plan": "The plan of record: show it, watch it, pause it, change it.",
+    "approve": "Approve the exact changes of the plan.",
+    "rollback": "Put back everything uncork changed.",
+    "hold": "What reverts by itself, and when: extend or confirm it.",
+    "journal": "What was done to this host, and whether the record of it is intact.",
 }

@@ -1,7 +1,9 @@
 """Audit → plan: what can be changed while the host runs, in groups, with all else listed apart."""
 
+import re
 from collections.abc import Iterable, Mapping
 
+from uncork.errors import BadInput
 from uncork.knobs import KNOBS, Knob
 from uncork.model.findings import Answer, Audit, Change, ChangeClass, Priority, Result
 from uncork.model.plan import Deferred, Kind, Need, PlanDraft, PlannedChange, StepDraft
@@ -28,7 +30,7 @@ def build(audit: Audit, *, knobs: Mapping[str, Knob] = KNOBS) -> PlanDraft:
             deferred.append(_defer(result, _why_deferred(result)))
             continue
         for change in changes:
-            planned, why_not = _plan_change(change, result, knobs)
+            planned, why_not = read_targets(change, knobs, finding=result.id)
             if why_not:
                 deferred.append(_defer(result, why_not))
             for one in planned:
@@ -131,6 +133,23 @@ def chain(applies: tuple[StepDraft, ...]) -> tuple[StepDraft, ...]:
     )
 
 
+def own_step(
+    knob: str, target: str, want: str, *, name: str = "", why: str = "", knobs: Mapping[str, Knob] = KNOBS
+) -> StepDraft:
+    """An apply step that a person asked for. Raises `BadInput` where there is nothing that it would write."""
+    if knob not in knobs:
+        raise BadInput(f"There is no knob {knob}.", next=f"one of: {', '.join(knobs)}")
+    planned, why_not = read_targets(Change(knob, target, want), knobs)
+    if not planned:
+        raise BadInput(f"{target}: {why_not or 'it has that value already'}.", next="uncork plan")
+    slug = re.sub(r"[^a-z0-9]+", "-", target.lower()).strip("-")
+    return StepDraft(
+        *(name or f"apply-own-{slug}", Kind.APPLY, _title(planned), why),
+        needs=(Need("approve"),),
+        changes=tuple(planned),
+    )
+
+
 def _apply_step(name: str, changes: list[PlannedChange], about: list[Result]) -> StepDraft:
     priority = min((r.priority for r in about), key=PRIORITIES.index)
     return StepDraft(
@@ -152,8 +171,8 @@ def _title(changes: list[PlannedChange]) -> str:
     return f"Set {many} to {next(iter(wants))}" if len(wants) == 1 else f"Set {many}"
 
 
-def _plan_change(
-    change: Change, result: Result, knobs: Mapping[str, Knob]
+def read_targets(
+    change: Change, knobs: Mapping[str, Knob], *, finding: str = ""
 ) -> tuple[list[PlannedChange], str]:
     """The single targets that still need the write, and why there are none where there is nothing to do."""
     try:
@@ -178,7 +197,7 @@ def _plan_change(
                 PlannedChange(
                     *(change.knob, target, change.want, before, knob.risk(target), knob.scope(target)),
                     owners=owners,
-                    findings=(result.id,),
+                    findings=(finding,) if finding else (),
                 )
             )
     return planned, why_not

@@ -1,4 +1,4 @@
-"""What an approval is bound to: a digest over knobs, targets, before-values and wanted values."""
+"""What an approval is bound to: a digest over targets, before-values, wanted values and known owners."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from uncork.model.plan import PlannedChange
 
 def step_digest(changes: Iterable[PlannedChange]) -> str:
     """SHA-256 (64 hex) of one step's changes in their order; of no changes, that of an empty list."""
-    rows = [(change.knob, change.target, change.before, change.want) for change in changes]
+    rows = [(c.knob, c.target, c.before, c.want, c.owners) for c in changes]
     return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()
 
 

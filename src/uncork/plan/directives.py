@@ -279,7 +279,9 @@ def _renumber(store: Store, order: list[Step]) -> None:
     """Give pending steps the positions of this order; those that began keep theirs."""
     free = sorted(step.position for step in order)
     for position, step in zip(free, order, strict=True):
-        if step.position != position and step.status != Status.PENDING:
+        if step.position == position:
+            continue
+        if step.status != Status.PENDING:
             raise IllegalMove(
                 f"Step {step.name} has begun and keeps its place.", next="uncork plan move STEP --before STEP"
             )
