@@ -122,3 +122,21 @@ def clock(_: str) -> object | Unknown:
         "synchronised": not answer.status & _STA_UNSYNC,
         "maximum_error_us": int(answer.maximum_error_us),
     }
+
+
+def weights(folder: str) -> object | Unknown:
+    """Bytes of model weights in a folder (safetensors, GGUF, PyTorch), or of the one file that is named.
+
+    The folder of a Hugging Face cache holds its files in `blobs`, under their hashes.
+    """
+    try:
+        if os.path.isfile(folder):
+            return os.stat(folder).st_size
+        blobs = os.path.join(folder, "blobs")
+        hashed = os.path.isdir(blobs)
+        names = os.listdir(blobs if hashed else folder)
+        kinds = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+        chosen = [name for name in names if hashed or name.endswith(kinds)]
+        return sum(os.stat(os.path.join(blobs if hashed else folder, name)).st_size for name in chosen)
+    except OSError as error:
+        return Unknown(f"{folder}: {error.strerror}", absent=isinstance(error, FileNotFoundError))

@@ -38,6 +38,7 @@ SOURCES: dict[str, Callable[[str], object | Unknown]] = {
     "numa-maps": probes.numa_maps,
     "mempolicy": probes.mempolicy,
     "clock": probes.clock,
+    "weights": probes.weights,
 }
 
 

@@ -62,7 +62,7 @@ class Confined(msgspec.Struct, frozen=True):
     """What one process may use: a serving process, or this one (`pid` 0) where none serves."""
 
     pid: int
-    name: str
+    name: str | Unknown
     capabilities: int | Unknown  # CapEff
     seccomp: int | Unknown  # 0 off, 1 strict, 2 filter
     limits: dict[str, tuple[int | None, int | None]] | Unknown  # name → soft, hard; None is unlimited
