@@ -10,6 +10,7 @@ VERBS = {
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
     "bound": "The most this model can give on this hardware, and where the rest of the time went.",
     "plan": "The plan of record: show it, watch it, pause it, change it.",
+    "verify": "Prove that the devices deliver the right data at the speed of their links.",
     "approve": "Approve the exact changes of the plan.",
     "rollback": "Put back everything uncork changed.",
     "hold": "What reverts by itself, and when: extend or confirm it.",
