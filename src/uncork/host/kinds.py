@@ -97,6 +97,8 @@ def classify(text: str) -> dict[str, str]:
             lines.setdefault(kind, []).extend(waiting)
             waiting.clear()
         lines.setdefault(kind, []).append(line)
+        if kind == "environment" and line.count(" ") > 1:
+            lines.setdefault("statements", []).append(line)  # NAME=1 with a person's note behind it
         if _CLOSERS.get(kind, "\0") in line:
             kind = "statements"
     if waiting:

@@ -42,9 +42,15 @@ live machine; what nobody attached is `Unknown(..., absent=False)`.
            modprobe            modprobe.d lines, /proc/driver/nvidia/params          parsers.modprobe
            nvlink-query        timed NVML NVLink queries                             parsers.nvlink
            history             shell history                                         (plain text)
-           lspci lspci-tree nvidia-smi nvidia-smi-q nvidia-smi-xml topo topo-p2p nvlink-status dmesg dmidecode
-           lscpu numactl lsmod sysctl cmdline uname ip-addr rocm amd-smi               (file of the same name)
-           `attached:unrecognised` is what no kind claimed: every line a person wrote that may still say something
+           application-log     tracebacks, torch and CUDA errors, thread errors      parsers.container_text
+           lspci               parsers.lspci.parse, parents, path                    lspci-tree: parsers.lspci_tree
+           nvidia-smi nvidia-smi-q nvidia-smi-xml: parsers.nvidia_smi.parse          nvidia-csv: .parse_csv
+           topo topo-p2p: parsers.topo   nvlink-status: parsers.nvlink   dmesg: parsers.dmesg (GPU, PCIe, IOMMU),
+           parsers.kernel_events (the rest)   dmidecode: parsers.dmidecode, parsers.smbios   lscpu numactl:
+           parsers.cpu   lsmod sysctl cmdline: parsers.sysctl   ip-addr: parsers.ip_addr   rocm: parsers.rocm
+           uname proc-version amd-smi ibstat ibv-devinfo: plain text
+    The hint keeps the whole command: `lsmod | grep peermem` above an empty text says that nothing matched, and is
+    not answered as `lsmod`. `statements` is whatever no tool printed, in the reporter's words.
     On a live or recorded host `attached:…` is Unknown(absent=True).
 
 A fragment is as good as a file: one `LnkSta:` line without its device is a device whose `bdf` is "".

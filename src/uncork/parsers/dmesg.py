@@ -24,7 +24,8 @@ _AMDVI = re.compile(
 )
 _PCIE_ERROR = re.compile(rf"({_BDF}): PCIe Bus Error: severity=([\w -]+(?:\([\w-]+\))?)")
 _RESOURCE = re.compile(
-    rf"({_BDF}): (?:VF )?(BAR \d{{1,2}}|bridge window)[ :].*?(?P<how>can't assign; no space|failed to assign|no space for|assigned)"
+    rf"({_BDF}): (?:VF )?(BAR \d{{1,2}}|bridge window)[ :].*?"
+    r"(?P<how>can't assign; no space|failed to assign|no space for|assigned)"
 )
 _RESOURCE_KIND = re.compile(r"\[(io|mem)\b[^\]]*?( pref)?\]")
 _SIZE = re.compile(r"size (0x[0-9a-f]{1,16})")
