@@ -1,10 +1,14 @@
 """Questions about the host at hand that many checks ask before they judge."""
 
+from typing import TypeVar
+
 from uncork.model.facts import Facts
 from uncork.model.facts.container import Confined, Counter
 from uncork.model.facts.network import RdmaPort
 from uncork.model.findings import Evidence
-from uncork.model.unknown import is_unknown
+from uncork.model.unknown import Unknown, UnknownValue, is_unknown
+
+Value = TypeVar("Value")
 
 GIB = 1 << 30
 # Flags and variables of engines that move KV caches or collectives between machines.
@@ -19,6 +23,13 @@ _SPREAD_FLAGS = (
 _RDMA_WORDS = ("nixl", "mooncake", "ucx", "deep_ep", "nvshmem", "libfabric")
 
 
+def known(value: Value | Unknown) -> Value:
+    """The value itself; raises UnknownValue where it could not be read."""
+    if isinstance(value, Unknown):
+        raise UnknownValue(value.reason)
+    return value
+
+
 def one_node(facts: Facts) -> str:
     """Why questions of placement do not arise, or an empty text."""
     nodes = [node for node in facts.numa.nodes if is_unknown(node.cpus) or node.cpus]
@@ -26,8 +37,8 @@ def one_node(facts: Facts) -> str:
 
 
 def no_server(facts: Facts) -> str:
-    """Why questions about serving processes do not arise, or an empty text."""
-    return "" if serving(facts) else "no inference server runs here"
+    """Why questions about serving processes do not arise, or an empty text; raises where none can be seen."""
+    return "" if serving(facts) or facts.engine.servers else "no inference server runs here"
 
 
 def serving(facts: Facts) -> tuple[Confined, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from uncork.checks import RUNTIME, Verdict, declare, fails, not_applicable, passes
+from uncork.checks.hosts import known
 from uncork.model.facts import Facts
 from uncork.model.findings import Change, ChangeClass, Evidence, Priority
 from uncork.model.unknown import Unknown, is_unknown
@@ -118,7 +119,7 @@ def judge_setting(row: Setting, facts: Facts) -> Iterator[Verdict]:
     if is_unknown(value) and value.absent:
         yield not_applicable(f"this kernel has no {row.target}")
         return
-    now = str_of(value)
+    now = re.sub(r"\s+", " ", known(value)).strip()
     evidence = (Evidence(source_of(row), now),)
     if row.rule.holds(now):
         yield passes(row.right or f"{row.target} is {now}", evidence=evidence)
@@ -130,10 +131,3 @@ def judge_setting(row: Setting, facts: Facts) -> Iterator[Verdict]:
 def source_of(row: Setting) -> str:
     """The path that a row reads."""
     return row.target if row.target.startswith("/") else "/proc/sys/" + row.target.replace(".", "/")
-
-
-def str_of(value: str | Unknown) -> str:
-    """The text of a value; raises UnknownValue for one that could not be read."""
-    if is_unknown(value):
-        bool(value)
-    return re.sub(r"\s+", " ", str(value)).strip()

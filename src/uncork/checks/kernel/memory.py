@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import INFO, P0, P1, P2, RUNTIME, Verdict, check, fails, not_applicable, passes
-from uncork.checks.hosts import moved, no_server, no_swap, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import known, moved, no_server, no_swap, one_node, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.findings import Change, Evidence
 from uncork.model.unknown import is_unknown
@@ -70,7 +70,7 @@ def server_swapped_out(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable(reason)
         return
     for process in serving(facts):
-        swapped = process.swap_bytes
+        swapped = known(process.swap_bytes)
         evidence = seen(f"/proc/{process.pid}/status VmSwap", swapped)
         if swapped == 0:
             yield passes("no server memory in swap", subject(process), evidence=evidence)
@@ -158,7 +158,7 @@ def compaction_stalls(facts: Facts) -> Iterator[Verdict]:
     Source: Linux admin-guide/sysctl/vm.rst; Linux admin-guide/mm/transhuge.rst; juicefs discussion 6147
     """
     defrag = facts.kernel.thp_defrag
-    cure = ()
+    cure: tuple[Change, ...] = ()
     if not is_unknown(defrag) and defrag == "always":
         cure = (Change("thp", "defrag", "madvise", before="always"),)
     if (match := _COMPACTION.search(facts.kernel.profile)) and float(match[1]) >= 5:
@@ -171,11 +171,8 @@ def compaction_stalls(facts: Facts) -> Iterator[Verdict]:
         yield fails("the compaction thread hangs", evidence=seen("kernel log", hung[0]), changes=cure)
         return
     counters = facts.kernel.vmstat
-    growth = {
-        name: moved(c)
-        for name, c in counters.items()
-        if re.match(r"allocstall|compact_stall|pgscan_direct", name)
-    }
+    waits = ("allocstall", "compact_stall", "pgscan_direct")
+    growth = {name: moved(counter) for name, counter in counters.items() if name.startswith(waits)}
     grown = {name: by for name, by in growth.items() if by}
     total = sum(c.before for name, c in counters.items() if name.startswith(("allocstall", "compact_stall")))
     if grown:

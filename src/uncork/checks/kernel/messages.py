@@ -14,7 +14,7 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.hosts import seen, serving, subject
+from uncork.checks.hosts import known, seen, serving, subject
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
@@ -134,8 +134,7 @@ def tracing(facts: Facts) -> Iterator[Verdict]:
     elif is_unknown(tracer) and tracer.absent and not is_unknown(stats):
         yield passes("no kernel tracing", evidence=seen("/proc/sys/kernel/bpf_stats_enabled", stats))
     else:
-        yield passes("no kernel tracing", evidence=seen("/sys/kernel/tracing/current_tracer", str(tracer)[:]))
-        bool(tracer)
+        yield passes("no kernel tracing", evidence=seen("/sys/kernel/tracing/current_tracer", known(tracer)))
 
 
 @check("kernel.audit-syscall-rules", P2, RUNTIME)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from uncork.checks import INFO, NONE, P2, RUNTIME, Verdict, check, fails, not_applicable, passes
-from uncork.checks.hosts import seen
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
@@ -76,6 +76,7 @@ def ptrace_scope(facts: Facts) -> Iterator[Verdict]:
     if is_unknown(scope) and scope.absent:
         yield not_applicable("this kernel has no Yama")
         return
+    scope = known(scope)
     shares = [
         server
         for server in facts.engine.servers

@@ -250,9 +250,5 @@ def legacy_scheduler(facts: Facts) -> Iterator[Verdict]:
         yield unknown(unread[0].reason)
         return
     there = [name for name, value in values.items() if not is_unknown(value)]
-    says = (
-        f"old scheduler settings exist: {', '.join(there)}"
-        if there
-        else "old scheduler settings are gone, as they should be"
-    )
+    says = f"old scheduler settings exist: {', '.join(there)}" if there else "old scheduler settings are gone"
     yield passes(says, evidence=seen("/proc/sys/kernel", ", ".join(there) or "none of sched_*_ns"))
