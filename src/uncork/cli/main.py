@@ -77,3 +77,7 @@ def report(error: UncorkError) -> None:
     typer.echo(f"uncork: {error.says}", err=True)
     if error.next:
         typer.echo(f"  next: {error.next}", err=True)
+
+
+if __name__ == "__main__":
+    main()

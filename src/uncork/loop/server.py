@@ -2,11 +2,15 @@
 
 import http.client
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from uncork.errors import BadInput, NoServer
+from uncork.explorers.engine import explore
+from uncork.host import Host
+from uncork.model.unknown import is_unknown
 
 TIMEOUT_S = 5.0
 
@@ -22,7 +26,7 @@ class Server(msgspec.Struct, frozen=True):
     how: str = "named"
 
 
-def named_server(endpoint: str, model: str = "") -> Server:
+def named_server(endpoint: str, model: str = "", model_path: str = "") -> Server:
     """The server at a URL, asked for its model where none is given. Raises `BadInput`, `NoServer`."""
     parts = urllib.parse.urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -30,7 +34,33 @@ def named_server(endpoint: str, model: str = "") -> Server:
             f"{endpoint!r} is no http(s) URL; nothing was measured.", next="--endpoint http://HOST:PORT"
         )
     endpoint = endpoint.rstrip("/").removesuffix("/v1")
-    return Server(kind="named", endpoint=endpoint, model=model or served_model(endpoint))
+    return Server(
+        kind="named", endpoint=endpoint, model=model or served_model(endpoint), model_path=model_path
+    )
+
+
+def found_server(host: Host, model: str = "") -> Server | None:
+    """The first server in the process table that answers; None where none does."""
+    servers = explore(host).servers
+    if is_unknown(servers):
+        return None
+    for one in servers:
+        if is_unknown(one.endpoint):
+            continue
+        try:
+            name = model or served_model(one.endpoint)
+        except NoServer:
+            continue
+        path = "" if is_unknown(one.model) else one.model
+        return Server(
+            kind=one.kind,
+            endpoint=one.endpoint,
+            model=name,
+            model_path=path if Path(path).exists() and path else "",
+            pid=one.pid,
+            how="found in the process table",
+        )
+    return None
 
 
 def served_model(endpoint: str) -> str:

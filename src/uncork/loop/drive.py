@@ -1,0 +1,193 @@
+"""The driver: begin a plan, then do its next ready step until none is left."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from uncork.apply.lock import LockHeld, locked
+from uncork.apply.recover import recover
+from uncork.audit import audit
+from uncork.errors import Locked, NotFound, Refused, UncorkError
+from uncork.host.live import LiveHost
+from uncork.host.recording import RecordingHost
+from uncork.loop.phases import phase_of
+from uncork.loop.run import Options, Run, artefacts, load_options, save
+from uncork.loop.say import Say
+from uncork.loop.server import Server
+from uncork.model.findings import Answer, Audit, Priority
+from uncork.model.plan import Plan, Shown, Status, Step
+from uncork.plan.build import build
+from uncork.plan.store import Store, find
+
+OPEN = ("active", "paused", "frozen")
+
+
+class Interrupted(UncorkError):
+    """Ctrl-C: the run stopped at a safe point."""
+
+    code = "interrupted"
+    exit = 130
+
+
+def begin(options: Options, say: Say, server: Server | None) -> Run:
+    """Look at the host and store the plan that follows. Raises `Refused` while another plan is open."""
+    store = Store()
+    refuse_open(store)
+    began_ns = time.monotonic_ns()
+    found = audit(RecordingHost(LiveHost()), progress=say.explorer)
+    took_s = (time.monotonic_ns() - began_ns) / 1e9
+    plan = store.create(build(found))
+    run = Run(options, store, LiveHost(), say, server, plan.id)
+    save(run.folder, "audit.json", found)
+    save(run.folder, "options.json", options)
+    _done(
+        run, find(plan, "explore"), f"{len(found.explorers)} explorers in {took_s:.1f} s; {_missing(found)}"
+    )
+    _done(run, find(plan, "rank"), _ranked(found))
+    return run
+
+
+def resume(say: Say, server_of: Callable[[Options], Server | None], *, yes: bool = False) -> Run:
+    """Take up the open plan where it stopped. Raises `NotFound` where none is open."""
+    store = Store(create=False)
+    plan = store.read()
+    if plan.state not in OPEN:
+        raise NotFound(f"Plan {plan.id} is {plan.state}; there is nothing to resume.", next="uncork run")
+    options = load_options(artefacts(store.folder, plan.id))
+    options = msgspec.structs.replace(options, yes=options.yes or yes)
+    run = Run(options, store, LiveHost(), say, None, plan.id)
+    for done in recover(store):
+        say.note(f"{done.subject}: {done.did}")
+    run.server = server_of(options)
+    return run
+
+
+def refuse_open(store: Store) -> None:
+    """Raise `Refused` while a plan of this host has not ended."""
+    for plan_id, state in store.plans():
+        if state in OPEN:
+            waiting = next(
+                (step.title for step in store.read(plan_id).steps if step.shown is Shown.READY), ""
+            )
+            at = f" at: {waiting}" if waiting else ""
+            raise Refused(
+                f"Plan {plan_id} is still {state}{at}; nothing was done.",
+                next="uncork run --resume, or uncork plan abort --why '...'",
+            )
+
+
+def drive(run: Run) -> Plan:
+    """Do the ready steps in their order until none is left; the plan as it then stands.
+
+    Ctrl-C ends it at a safe point: a measuring step goes back to pending and keeps its finished levels, a
+    group that is being written is finished first. Raises what a phase raises.
+    """
+    with only_one(run.store), safe_interrupts() as asked:
+        while step := next_step(run.plan()):
+            run.say.step(step, "running")
+            try:
+                phase_of(step)(run, run.plan(), step)
+            except KeyboardInterrupt:
+                _put_down(run, step)
+                raise Interrupted(
+                    f"Stopped at a safe point: {step.title}. Nothing is lost; changes in force keep their timers.",
+                    next="uncork run --resume (goes on), uncork rollback (puts every change back)",
+                ) from None
+            finally:
+                run.say.step(step, find(run.plan(), step.name).status)
+            if asked():
+                raise Interrupted(
+                    f"Stopped after: {step.title}. Nothing is lost; changes in force keep their timers.",
+                    next="uncork run --resume (goes on), uncork rollback (puts every change back)",
+                )
+    return run.plan()
+
+
+def next_step(plan: Plan) -> Step | None:
+    """The first step that may start; raises `Refused` while the plan is paused or frozen."""
+    if plan.state in ("paused", "frozen"):
+        raise Refused(f"Plan {plan.id} is {plan.state}; nothing was started.", next="uncork plan resume")
+    if plan.state not in OPEN:
+        return None
+    ready = [step for step in plan.steps if step.shown is Shown.READY]
+    if ready:
+        return ready[0]
+    # What is left is blocked: the plan still ends with its record finished.
+    closing = [step for step in plan.steps if step.name == "close" and step.status is Status.PENDING]
+    return closing[0] if closing else None
+
+
+def _put_down(run: Run, step: Step) -> None:
+    if find(run.plan(), step.name).status is Status.IN_PROGRESS:
+        run.store.unstart(step)
+
+
+@contextmanager
+def only_one(store: Store) -> Iterator[None]:
+    """Hold the run's lock; raises `Locked` where another uncork runs its loop on this host."""
+    try:
+        with locked(store.folder / "run"):
+            yield
+    except LockHeld as held:
+        raise Locked(
+            f"Another uncork runs on this host ({held.holder}); nothing was done.", next="uncork plan --watch"
+        ) from held
+
+
+@contextmanager
+def safe_interrupts() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C end a measurement at once and a write only when it is finished.
+
+    Yields whether one came while a group was being written. Outside the main thread nothing is changed.
+    """
+    seen = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal seen
+        if _writing(frame):
+            seen = True
+        else:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    former = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _writing(frame: Any) -> bool:
+    """Whether the interrupted code is inside the transaction that writes a group, or inside an undo."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("uncork.apply"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _done(run: Run, step: Step, summary: str) -> None:
+    run.store.start(step)
+    run.store.complete(step, summary, artefact="audit.json")
+    run.say.step(step, "completed")
+
+
+def _missing(found: Audit) -> str:
+    failed = [name for name, ending in found.explorers.items() if ending != "ok"]
+    return f"no facts from {', '.join(failed)}" if failed else "all answered"
+
+
+def _ranked(found: Audit) -> str:
+    failing = [result for result in found.results if result.answer is Answer.FAIL]
+    counts = [
+        f"{sum(r.priority is p for r in failing)} {p.value}" for p in (Priority.P0, Priority.P1, Priority.P2)
+    ]
+    unknown = sum(result.answer is Answer.UNKNOWN for result in found.results)
+    return f"{', '.join(counts)}; {unknown} questions without an answer"

@@ -1,0 +1,137 @@
+"""The measuring phases: gate, benchmark and bound, before and after."""
+
+from pathlib import Path
+
+import msgspec
+
+from uncork.bench import spec as levels
+from uncork.bench.suite import run_suite
+from uncork.bound import bound_for, model_bytes
+from uncork.errors import NoServer, UncorkError
+from uncork.loop.fingerprint import fingerprint
+from uncork.loop.run import Options, Run, load_gate, save
+from uncork.loop.server import Server
+from uncork.model.bench import BenchRun, LevelResult
+from uncork.model.bound import Bound, Hardware, Parallel
+from uncork.model.gate import GateResult
+
+
+def gate(run: Run, when: str) -> GateResult:
+    """Run the gate and keep its result as `gate-WHEN.json`."""
+    from uncork.gate.run import choose_fabric, verify
+
+    with choose_fabric("auto") as fabric:
+        result = verify(fabric, depth="quick", progress=run.say.gate)
+    save(run.folder, f"gate-{when}.json", result)
+    return result
+
+
+def bench(run: Run, when: str) -> BenchRun:
+    """Run the suite, resuming what a killed run had finished on the same server.
+
+    Raises `NoServer`, `ServerDied`, `MeasureFailed`.
+    """
+    if run.server is None:
+        raise NoServer(
+            "No inference server runs on this machine and none was named; nothing was measured.",
+            next="uncork run --endpoint URL, or try it on a small real one: uncork run --demo",
+        )
+    plan = run.plan()
+    settings = [(change.knob, change.target) for step in plan.steps for change in step.changes]
+    server = run.server
+    return run_suite(
+        suite_spec(run.options, server),
+        out=_out(run.folder, when, server),
+        progress=run.say.bench,
+        fingerprint=lambda: fingerprint(run.host, server, settings),
+    )
+
+
+def suite_spec(options: Options, server: Server) -> levels.SuiteSpec:
+    """The suite that these options ask for."""
+    if options.concurrency:
+        chosen = levels.parse_levels(options.concurrency)
+    elif options.suite == "full":
+        chosen = levels.full_levels()
+    else:
+        chosen = levels.quick_levels()
+    return levels.SuiteSpec(
+        endpoint=server.endpoint,
+        levels=chosen,
+        model=server.model,
+        requests=options.requests,
+        input_len=options.input_len,
+        output_len=options.output_len,
+        repeats=options.repeats,
+        seed=options.seed,
+    )
+
+
+def _out(folder: Path, when: str, server: Server) -> Path:
+    """The folder of this benchmark: a half-finished one is continued only against the same server process."""
+    for count in range(1, 1000):
+        out = folder / (f"bench-{when}" if count == 1 else f"bench-{when}-{count}")
+        note = out / "server.json"
+        if not note.exists():
+            save(out, "server.json", server)
+            return out
+        if msgspec.json.decode(note.read_bytes(), type=Server) == server:
+            return out
+    raise AssertionError("a thousand benchmark folders")
+
+
+def bound(run: Run) -> tuple[Bound | None, str]:
+    """The bound of one stream of the served model on this host; None and why where it cannot be computed."""
+    server = run.server
+    if server is None or not server.model_path:
+        return None, "the model's files are not known; name them: --model-path FOLDER"
+    try:
+        model = model_bytes(Path(server.model_path))
+        hardware, parallel = _hardware(run, model.weight_bytes)
+        context = run.options.input_len + run.options.output_len // 2
+        return bound_for(model, hardware, parallel, context_len=context, concurrency=1), ""
+    except UncorkError as error:
+        return None, error.says
+
+
+def _hardware(run: Run, weight_bytes: int) -> tuple[Hardware, Parallel]:
+    """The GPUs of this host, or its memory as the gate measured it."""
+    from uncork.bound import hardware
+
+    measured = load_gate(run.folder, "before")
+    for figure in measured.figures if measured else ():
+        if figure.name == "read-bandwidth" and figure.value:
+            source = f"measured here: {figure.how}"
+            return hardware.cpu(figure.value, source=source), Parallel()
+    raise NoServer("the memory bandwidth of this host was not measured", next="uncork verify")
+
+
+def single_stream_tok_s(run: BenchRun | None) -> float | None:
+    """Decode tokens/s of one stream: 1000 / TPOT of the lowest concurrency, None where it was not measured."""
+    if run is None:
+        return None
+    ones = [one for one in run.levels if one.concurrency == 1 and one.valid and one.tpot_ms]
+    return max((_decode_tok_s(one) for one in ones), default=None)
+
+
+def _decode_tok_s(level: LevelResult) -> float:
+    assert level.tpot_ms
+    return 1000 / level.tpot_ms.mean
+
+
+def summary(run: BenchRun) -> str:
+    """One line: tokens/s by level, over the repeats that count."""
+    parts: dict[str, list[float]] = {}
+    for level in run.levels:
+        if level.valid:
+            parts.setdefault(level.level, []).append(level.output_tok_s)
+    shown = (f"{name} {sum(values) / len(values):.1f} tok/s" for name, values in sorted(parts.items()))
+    return ", ".join(shown) or "no level could be used"
+
+
+def as_lines(found: Bound | None, why: str) -> tuple[str, ...]:
+    """The bound in sentences, with what it assumes."""
+    if found is None:
+        return (f"Bound: not known ({why}).",)
+    head = f"Bound at one stream: {found.silicon.tok_s_user:.1f} tokens/s ({found.model} on {found.hardware})"
+    return (head, *found.assumptions)
