@@ -17,8 +17,7 @@ def text(path: str) -> str:
 
 def put(path: str, value: str) -> None:
     """One write(2), since the kernel parses what one call brings; never makes the file."""
-    # O_TRUNC as a shell's `>` has it: nothing to kernel files, and no old tail in a folder that stands for one.
-    handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(handle, value.encode() + b"\n")
     finally:
