@@ -14,10 +14,11 @@ LOCK_WAIT_S = 30.0
 
 
 def confirm(store: Store, txn: str, *, actor: dict[str, Any] | None = None) -> None:
-    """Keep the group: open → confirmed, if nobody was first. Raises `IllegalMove` where it has been undone."""
+    """Keep the group: open → confirmed before its deadline. Raises `IllegalMove` where that has come."""
     with store.writing() as db:
         won = db.execute(
-            "UPDATE hold SET state = 'confirmed' WHERE txn = ? AND state = 'open'", (txn,)
+            "UPDATE hold SET state = 'confirmed' WHERE txn = ? AND state = 'open' AND deadline_boot_ns > ?",
+            (txn, database.boot_ns()),
         ).rowcount
         if not won:
             raise _too_late(store, txn)
@@ -39,7 +40,7 @@ def extend(store: Store, txn: str, seconds: float, *, actor: dict[str, Any] | No
     deadline_ns = database.boot_ns() + int(seconds * 1e9)
     with store.writing() as db:
         row = db.execute("SELECT * FROM hold WHERE txn = ?", (txn,)).fetchone()
-        if row is None or row["state"] != "open":
+        if row is None or row["state"] != "open" or row["deadline_boot_ns"] <= database.boot_ns():
             raise _too_late(store, txn)
         if deadline_ns <= row["deadline_boot_ns"]:
             raise IllegalMove(
@@ -76,6 +77,7 @@ def _too_late(store: Store, txn: str) -> IllegalMove | NotFound:
     if row is None:
         return NotFound(f"There is no hold {txn}.", next="uncork journal")
     said = {
+        "open": "is past its deadline and about to be undone",
         "confirmed": "is confirmed already",
         "undone": "has been undone",
         "undoing": "is being undone",

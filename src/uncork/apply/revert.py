@@ -139,6 +139,15 @@ def undo_target(child: Child, intent: dict[str, Any]) -> Outcome:
         return {**outcome, "end": "stuck"}
 
 
+def put_back(db: sqlite3.Connection, txn: str) -> list[Outcome]:
+    """Undo a group without a row, where the journal takes none; the intents in it are durable."""
+    child = Child(serve)
+    try:
+        return [undo_target(child, intent) for intent in reversed(intents(db, txn))]
+    finally:
+        child.close()
+
+
 def undo_others(db: sqlite3.Connection, txn: str, stuck: int, *, actor: dict[str, Any]) -> None:
     """Put back all of a group but the target whose write hangs; the hold becomes `stuck`."""
     child = Child(serve)
@@ -209,6 +218,12 @@ def guard(db: sqlite3.Connection, folder: Path, txn: str) -> int:
                     was=("open", "undoing"),
                 )
         except LockHeld:
+            continue
+        except sqlite3.Error:
+            # A full or failing disk must not keep the host from being put back. Past the deadline nobody can
+            # confirm, so undoing without a row is safe; the rows are tried again until they can be stored.
+            put_back(db, txn)
+            time.sleep(POLL_S)
             continue
         failed = [o for o in outcomes or () if o["end"] in ("failed", "stuck", "drift")]
         return 30 if failed else 0

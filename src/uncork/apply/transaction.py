@@ -8,7 +8,7 @@ import errno
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -37,7 +37,7 @@ from uncork.model.plan import Kind, PlannedChange, Step
 from uncork.model.unknown import Unknown
 from uncork.plan import approvals, database
 from uncork.plan.directives import asked_to_stop
-from uncork.plan.store import Store
+from uncork.plan.store import Store, refusing
 
 HOLD_S = 300.0
 HOLD_RISKY_S = 600.0  # what can cost access to the host: more time to notice
@@ -160,8 +160,11 @@ class _Group:
             raise Refused(f"Step {self.step.name} has nothing to write.", next="uncork plan")
         self._preflight()
         deadline_ns = self._declare(hold_s)
-        targets = self._write_all()
-        self._close(targets)
+        try:
+            targets = self._write_all()
+            self._close(targets)
+        except StateUnwritable as error:
+            self._put_back_unrecorded(error)
         return Applied(self.txn, deadline_ns, tuple(targets))
 
     def _serve(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -310,28 +313,28 @@ class _Group:
             return None
 
     def _note(self, kind: str, body: dict[str, Any], ord: int) -> None:
-        """A row after a write. If it cannot be stored, what was written is put back: the intents are durable."""
-        try:
-            with self.store.writing() as db:
-                chain.append(db, self.txn, kind, body, ord=ord)
-        except StateUnwritable as error:
-            self._put_back_unrecorded()
-            raise StateUnwritable(
-                "The journal can no longer be written; what this group had written was put back.",
-                next=error.next,
-            ) from error
+        with self.store.writing() as db:
+            chain.append(db, self.txn, kind, body, ord=ord)
 
-    def _put_back_unrecorded(self) -> None:
-        child = Child(revert.serve)
-        for intent in reversed(revert.intents(self.store.db, self.txn)):
-            revert.undo_target(child, intent)
-        child.close()
+    def _put_back_unrecorded(self, error: StateUnwritable) -> NoReturn:
+        """The journal stopped taking rows after the first write: undo by the intents, which are durable."""
+        bad = [
+            end
+            for end in revert.put_back(self.store.db, self.txn)
+            if end["end"] in ("failed", "stuck", "drift")
+        ]
+        if bad:
+            raise _undo_failed("The journal can no longer be written", bad) from error
+        raise StateUnwritable(
+            "The journal can no longer be written; what this group had written was put back.", next=error.next
+        ) from error
 
-    def _stuck(self, ord: int, change: PlannedChange) -> None:
+    def _stuck(self, ord: int, change: PlannedChange) -> NoReturn:
         """Leave the child in its call, put back the others, and let nothing more start on this host."""
         with self.store.writing() as db:
             chain.append(db, self.txn, "stuck", {"target": change.target, "pid": self.child.pid}, ord=ord)
-        revert.undo_others(self.store.db, self.txn, ord, actor=self.actor)
+        with refusing():
+            revert.undo_others(self.store.db, self.txn, ord, actor=self.actor)
         self.store.freeze(self.plan)
         raise Stuck(
             f"The write to {change.target} has not returned within {self.limit_s:g} s. The rest of the group was"
@@ -340,14 +343,11 @@ class _Group:
         )
 
     def _undo(self, why: str) -> None:
-        outcomes = revert.undo(self.store.db, self.txn, why=why, actor=self.actor)
+        with refusing():
+            outcomes = revert.undo(self.store.db, self.txn, why=why, actor=self.actor)
         bad = [outcome for outcome in outcomes or () if outcome["end"] in ("failed", "stuck", "drift")]
         if bad:
-            raise UndoFailed(
-                f"{why}. {len(bad)} of {len(self.step.changes)} targets could not be put back: "
-                + ", ".join(f"{o['target']} ({o['end']})" for o in bad),
-                next="; ".join(o["by_hand"] for o in bad if o["by_hand"]) or "uncork journal",
-            )
+            raise _undo_failed(why, bad)
 
     def _close(self, targets: list[Target]) -> None:
         failed = [target for target in targets if target.end == "failed"]
@@ -358,6 +358,12 @@ class _Group:
         if failed:
             summary += "; not: " + ", ".join(f"{t.change.target} ({t.code})" for t in failed)
         self.store.complete(self.step, summary, artefact=f"txn:{self.txn}")
+
+
+def _undo_failed(why: str, bad: list[revert.Outcome]) -> UndoFailed:
+    left = ", ".join(f"{outcome['target']} ({outcome['end']})" for outcome in bad)
+    by_hand = "; ".join(outcome["by_hand"] for outcome in bad if outcome["by_hand"])
+    return UndoFailed(f"{why}. Not put back: {left}.", next=by_hand or "uncork journal")
 
 
 def _judge(knob: Knob, change: PlannedChange, got: str) -> Target:

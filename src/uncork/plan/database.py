@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 BUSY_TIMEOUT_S = 30.0
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _no_crash(name: str) -> None:
@@ -78,7 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 def boot_id() -> str:
     """The kernel's name for this boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return BOOT_ID_FILE.read_text(encoding="ascii").strip()
 
 
 def boot_ns() -> int:
