@@ -81,7 +81,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "nvidia-csv": (
         r"(?:index|name|pci\.bus_id|driver_version|timestamp|uuid)(?:, [\w. ]+(?:\[[\w%/ ]+\])?)+\s*$",
-        r"(?:power|clocks|pcie\.link|temperature|clocks_throttle_reasons|clocks_event_reasons|ecc)\.[a-z_.]+\b[^:=]{0,60}[:=] ",
+        r"(?:power|clocks|pcie\.link|temperature|clocks_throttle_reasons|clocks_event_reasons|ecc)\.[a-z_.]+\b"
+        r"[^:=]{0,60}[:=] ",
         r"name: (?:NVIDIA|AMD|Tesla|Quadro) ",
     ),
     "nvlink-query": (

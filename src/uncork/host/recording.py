@@ -1,10 +1,13 @@
-"""A host that remembers every answer: explorers share one read, and a run can be replayed elsewhere."""
+"""A host that remembers every answer: explorers share one read, and a run can be replayed elsewhere.
+
+Answers are redacted here, before anybody sees them: what an audit shows and what a snapshot stores are the same.
+"""
 
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from uncork.host import Host, Output
+from uncork.host import Host, Output, redact
 from uncork.model.unknown import Unknown
 
 Key = tuple[str, ...]
@@ -39,7 +42,12 @@ class RecordingHost:
 
     def read_bytes(self, path: str, *, sample: int = 1) -> bytes | Unknown:
         key = ("read", path, str(sample))
-        answer: bytes | Unknown = self._once(key, lambda: self._inner.read_bytes(path, sample=sample))
+
+        def ask() -> bytes | Unknown:
+            data = self._inner.read_bytes(path, sample=sample)
+            return data if isinstance(data, Unknown) else redact.read(path, data)
+
+        answer: bytes | Unknown = self._once(key, ask)
         return answer
 
     def read(self, path: str, *, sample: int = 1) -> str | Unknown:
@@ -64,9 +72,18 @@ class RecordingHost:
 
     def run(self, argv: tuple[str, ...], *, timeout_s: float = 10.0) -> Output | Unknown:
         key = ("run", *argv)
-        answer: Output | Unknown = self._once(key, lambda: self._inner.run(argv, timeout_s=timeout_s))
+
+        def ask() -> Output | Unknown:
+            found = self._inner.run(argv, timeout_s=timeout_s)
+            return found if isinstance(found, Unknown) else redact.output(found)
+
+        answer: Output | Unknown = self._once(key, ask)
         return answer
 
     def query(self, source: str) -> object | Unknown:
-        answer: object | Unknown = self._once(("query", source), lambda: self._inner.query(source))
+        def ask() -> object | Unknown:
+            found = self._inner.query(source)
+            return found if isinstance(found, Unknown) else redact.reading(found)
+
+        answer: object | Unknown = self._once(("query", source), ask)
         return answer
