@@ -33,6 +33,13 @@ def assumptions(
         )
     if not hardware.peaks_tflops:
         lines.append("no matrix rate is known for this device, so compute is left out (the bound stays safe)")
+    peaks = hardware.peaks_tflops
+    if any(part.format.startswith("INT8") for part in model.parts) and peaks.get("int8", 1e9) < peaks.get(
+        "bf16", 0
+    ):
+        lines.append(
+            f"INT8 runs at {peaks['int8']:g} TOPS here, slower than BF16: do not serve INT8 on this device"
+        )
     if hardware.kind == "cpu":
         lines.append("engine tier on a CPU: no floor a layer is known, so it equals the fabric tier")
     else:

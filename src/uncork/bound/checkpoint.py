@@ -9,7 +9,7 @@ from uncork.bound.config import Config, read_json, text_config
 from uncork.bound.formats import BF16, FP32, Format, matrix_bytes
 from uncork.bound.layers import Layer, experts_of, layers_of
 from uncork.bound.quantisation import Scheme, read_scheme
-from uncork.bound.weights import Weight, weights_of
+from uncork.bound.weights import Weight, is_tied, weights_of
 from uncork.errors import BadInput
 from uncork.model.bound import ModelBytes, Part, Role, Sharding
 
@@ -25,17 +25,28 @@ def model_bytes(folder: Path) -> ModelBytes:
         return gguf_model(gguf)
     config = read_json(folder / "config.json")
     quant_path = folder / "hf_quant_config.json"
-    model = from_config(config, read_json(quant_path) if quant_path.exists() else None, name=folder.name)
+    quant = read_json(quant_path) if quant_path.exists() else None
+    model = from_config(config, quant, name=folder.name)
+    if next(folder.glob("*.safetensors"), None) is None:
+        return model
     from uncork.bound.safetensors import headers_in, with_headers
 
-    headers = headers_in(folder)
-    return with_headers(model, headers) if headers else model
+    return with_headers(model, headers_in(folder), read_scheme(config, quant))
 
 
-def from_config(config: dict[str, Any], quant: dict[str, Any] | None = None, *, name: str = "") -> ModelBytes:
-    """The same from the two JSON documents alone. Raises BadInput naming the key that is wrong."""
+def from_config(
+    config: dict[str, Any],
+    quant: dict[str, Any] | None = None,
+    *,
+    name: str = "",
+    scheme: Scheme | None = None,
+) -> ModelBytes:
+    """The same from the two JSON documents alone, or in a scheme that no document describes.
+
+    Raises BadInput naming the key that is wrong.
+    """
     inner = text_config(config)
-    scheme = read_scheme(config, quant)
+    scheme = scheme or read_scheme(config, quant)
     layers = layers_of(inner)
     weights = list(weights_of(inner))
     parts = parts_of((weight, format_of(weight, scheme)) for weight in weights)
@@ -107,7 +118,7 @@ def assemble(
         raise BadInput(
             f"{config.where}: `num_experts_per_tok` is {top_k}, more than the {experts} experts there are"
         )
-    if config.flag("tie_word_embeddings"):
+    if is_tied(config):
         parts = tuple(
             Part(Role.HEAD, p.format, p.sharding, p.parameters, p.bytes, p.bits, p.mtp)
             if p.role is Role.EMBEDDING

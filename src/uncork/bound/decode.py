@@ -239,7 +239,8 @@ def _draft_ms(model: ModelBytes, hardware: Hardware, parallel: Parallel, spec: S
         return 0.0
     read = 0.0
     for part in model.parts:
-        if part.mtp or part.role is Role.HEAD:
+        copied = part.mtp and part.role in {Role.HEAD, Role.EMBEDDING}  # the same matrix as the model's own
+        if (part.mtp and not copied) or (part.role is Role.HEAD and not part.mtp):
             chosen = model.experts_per_token / model.experts if part.role is Role.ROUTED else 1.0
             read += part.bytes * chosen / (parallel.tp * max(1, parallel.ep // parallel.tp))
     return spec.draft_tokens * read / (hardware.bandwidth_gb_s * 1e6)

@@ -15,7 +15,7 @@ from uncork.bound import formats
 from uncork.bound.formats import BF16, Format
 from uncork.errors import BadInput
 
-_OUTER = re.compile(r"^(?:model\.|language_model\.)+")
+_OUTER = re.compile(r"^(?:model\.|language_model\.|backbone\.)+")
 Lookup = Callable[[str], Format]
 
 

@@ -3,15 +3,18 @@
 Format: 8 bytes of little-endian length, then that many bytes of JSON (huggingface/safetensors, README).
 """
 
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from uncork.bound.config import read_json
+from uncork.bound.quantisation import Scheme, canonical
 from uncork.errors import BadInput
-from uncork.model.bound import ModelBytes
+from uncork.model.bound import ModelBytes, Part, Role, Sharding
 
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 
@@ -85,6 +88,122 @@ def headers_in(folder: Path) -> list[Header]:
     return [header for file in files for header in read_header(file)]
 
 
-def with_headers(model: ModelBytes, headers: list[Header]) -> ModelBytes:
-    """The model with the bytes of its real tensors instead of computed ones."""
-    raise BadInput("safetensors headers are not read yet")
+# What follows a module's name in the names of its tensors. The main tensor of a module holds its weights;
+# everything else is scales, zero points and bookkeeping that is read with it.
+_MAIN = ("weight", "qweight", "weight_packed", "blocks")
+_TAIL = re.compile(
+    r"[._](weight|qweight|weight_packed|blocks|weight_scale_inv|weight_scale_2|weight_scale|scales?|qzeros|g_idx"
+    r"|weight_shape|weight_zero_point|weight_global_scale|input_scale|input_global_scale|[kv]_scale|bias|SCB)$"
+)
+_DIGITS = re.compile(r"\d+")
+
+_ROLES: tuple[tuple[str, Role, Sharding], ...] = (
+    (
+        r"^(visual|vision|mm_projector|multi_modal|embed_vision|embed_audio|audio)",
+        Role.OTHER,
+        Sharding.TENSOR,
+    ),
+    (r"embed_tokens|^wte|^embeddings", Role.EMBEDDING, Sharding.TENSOR),
+    (r"^lm_head|shared_head\.head", Role.HEAD, Sharding.TENSOR),
+    (r"indexer", Role.INDEXER, Sharding.REPLICATED),
+    (r"shared_expert_gate", Role.ROUTER, Sharding.REPLICATED),
+    (r"shared_expert|shared_mlp", Role.SHARED, Sharding.TENSOR),
+    (r"latent_proj", Role.SHARED, Sharding.REPLICATED),
+    (r"experts", Role.ROUTED, Sharding.EXPERT),
+    (r"(mlp|mixer|feed_forward)\.gate$|router|e_score_correction", Role.ROUTER, Sharding.REPLICATED),
+    (r"norm", Role.NORM, Sharding.REPLICATED),
+    (r"(self_attn|attention|attn)\.(q_a_proj|kv_a_proj)", Role.ATTENTION, Sharding.REPLICATED),
+    (r"(self_attn|attention|mixer)\.[kv]_proj", Role.ATTENTION, Sharding.KV_HEADS),
+    (
+        r"linear_attn|mamba|mixer\.(in_proj|out_proj|conv1d|A_log|D|dt_bias)",
+        Role.LINEAR_ATTENTION,
+        Sharding.TENSOR,
+    ),
+    (r"self_attn|attention|attn|mixer\.[qo]_proj", Role.ATTENTION, Sharding.TENSOR),
+    (r"mlp|feed_forward|mixer\.(up|down|gate)_proj", Role.DENSE, Sharding.TENSOR),
+)
+
+
+def role_of(module: str) -> tuple[Role, Sharding]:
+    """What a module is for, by its canonical name; one that is not known counts as not read (the safe side)."""
+    return next(
+        ((role, how) for pattern, role, how in _ROLES if re.search(pattern, module)),
+        (Role.OTHER, Sharding.TENSOR),
+    )
+
+
+def with_headers(model: ModelBytes, headers: list[Header], scheme: Scheme) -> ModelBytes:
+    """The model with the bytes of its real tensors instead of computed ones.
+
+    Raises BadInput where the files hold nothing of a kind of weights that the config says is there.
+    """
+    parts = _parts(model, headers, scheme)
+    held = {part.role for part in parts if not part.mtp}
+    wanted = {part.role for part in model.parts if not part.mtp and part.role not in {Role.NORM, Role.OTHER}}
+    if Role.EMBEDDING in held and Role.HEAD not in held:
+        parts = tuple(replace(p, role=Role.HEAD) if p.role is Role.EMBEDDING else p for p in parts)
+        held = held | {Role.HEAD}
+    missing = wanted - held - {Role.EMBEDDING}
+    if missing:
+        raise BadInput(
+            f"the safetensors headers hold no tensors of: {', '.join(sorted(missing))}, which config.json asks for",
+            next="fetch all files of the checkpoint, or keep only config.json in the folder",
+        )
+    total = sum(part.bytes for part in parts)
+    lines = tuple(line for line in model.assumptions if not line.startswith("bytes computed"))
+    said = f"bytes of all {len(headers):,} tensors from the safetensors headers: {total / 1e9:.2f} GB"
+    computed = f"config.json alone would say {model.weight_bytes / 1e9:.2f} GB"
+    return replace(
+        model,
+        parts=parts,
+        weight_bytes=total,
+        mtp_parameters=sum(part.parameters for part in parts if part.mtp),
+        source="safetensors headers",
+        assumptions=(f"{said}; {computed}", *lines),
+    )
+
+
+def _parts(model: ModelBytes, headers: list[Header], scheme: Scheme) -> tuple[Part, ...]:
+    modules: dict[str, list[Header]] = {}
+    for header in headers:
+        modules.setdefault(_TAIL.sub("", header.name), []).append(header)
+    roles: dict[str, tuple[Role, Sharding]] = {}
+    sums: dict[tuple[Role, str, Sharding, int, bool], list[int]] = {}
+    for name, tensors in modules.items():
+        module = canonical(name)
+        pattern = _DIGITS.sub("", module)
+        if pattern not in roles:
+            roles[pattern] = role_of(module)
+        role, sharding = roles[pattern]
+        main = max(tensors, key=lambda t: (t.name.endswith(_MAIN), t.bytes))
+        label, bits = _format(main, tensors, module, scheme)
+        key = (role, label, sharding, bits, _is_mtp(module, model.layers))
+        total = sums.setdefault(key, [0, 0])
+        total[0] += main.bytes * 8 // bits
+        total[1] += sum(tensor.bytes for tensor in tensors)
+    return tuple(Part(r, f, s, n, b, bits, mtp) for (r, f, s, bits, mtp), (n, b) in sums.items())
+
+
+def _is_mtp(module: str, layers: int) -> bool:
+    if module.startswith("mtp"):
+        return True
+    fields = module.split(".")
+    return len(fields) > 1 and fields[0] == "layers" and fields[1].isdigit() and int(fields[1]) >= layers
+
+
+_BITS = {"F64": 64, "F32": 32, "I64": 64, "BF16": 16, "F16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "I8": 8, "F4": 4}
+
+
+def _format(main: Header, tensors: list[Header], module: str, scheme: Scheme) -> tuple[str, int]:
+    """(label, bits of one weight) of a module. Packed types take their width from the quantisation config."""
+    if main.dtype in _BITS:
+        scaled = any("scale" in tensor.name for tensor in tensors)
+        names = {"F8_E4M3": "FP8", "F8_E5M2": "FP8", "I8": "INT8", "F16": "FP16", "F32": "FP32"}
+        label = names.get(main.dtype, main.dtype)
+        return label + (" + scales" if scaled else ""), _BITS[main.dtype]
+    form = scheme.format_of(module)
+    if main.dtype in {"U8", "I32", "U32"} and form.bits < 16:
+        return form.name, round(form.bits)
+    if main.dtype in {"U8", "I32", "U32", "BOOL", "I16", "U16"}:
+        return main.dtype, 8 if main.dtype in {"U8", "BOOL"} else 32
+    raise BadInput(f"safetensors: tensor `{main.name}` has the type {main.dtype!r}, which is not known")

@@ -37,9 +37,16 @@ def weights_of(config: Config) -> Iterator[Weight]:
     for layer in layers:
         yield from _layer(config, layer, f"layers.{layer.index}")
     yield Weight("norm", 1, hidden, Role.NORM, SAME, linear=False)
-    if not config.flag("tie_word_embeddings"):
+    if not is_tied(config):
         yield Weight("lm_head", vocab, hidden, Role.HEAD, TENSOR)
     yield from _mtp(config, layers)
+
+
+def is_tied(config: Config) -> bool:
+    """Whether the embedding is also the output layer. Gemma's configs leave it out and mean yes."""
+    return config.flag(
+        "tie_word_embeddings", default=str(config.values.get("model_type", "")).startswith("gemma")
+    )
 
 
 def _layer(config: Config, layer: Layer, at: str) -> Iterator[Weight]:
@@ -209,7 +216,8 @@ def shared_width(config: Config, width: int) -> int:
 
 def _mtp(config: Config, layers: list[Layer]) -> Iterator[Weight]:
     """Multi-token-prediction layers: a whole layer behind a projection of [embedding, hidden] each."""
-    count = config.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", default=0)
+    # MiniMax names `num_mtp_modules` and publishes no weights for them, so they do not count.
+    count = config.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0)
     hidden = config.positive("hidden_size", "n_embd")
     pattern = config.values.get("mtp_hybrid_override_pattern")
     kinds = layers[-1:]
@@ -219,6 +227,11 @@ def _mtp(config: Config, layers: list[Layer]) -> Iterator[Weight]:
         in_line = config.has("num_nextn_predict_layers")
         at = f"layers.{len(layers) + i}" if in_line else f"mtp.layers.{i}"
         yield Weight(f"{at}.eh_proj", hidden, 2 * hidden, Role.OTHER, TENSOR, mtp=True)
+        if str(config.values.get("model_type", "")).startswith("deepseek"):
+            # DeepSeek's checkpoints repeat the embedding and the output layer here: 685 B = 671 + 14.
+            vocab = config.positive("vocab_size")
+            yield Weight(f"{at}.embed_tokens", vocab, hidden, Role.EMBEDDING, TENSOR, linear=False, mtp=True)
+            yield Weight(f"{at}.shared_head.head", vocab, hidden, Role.HEAD, TENSOR, mtp=True)
         for kind in kinds:
             block = msgspec.structs.replace(kind, indexer=kind.attention == "sparse")
             for weight in _layer(config, block, at):

@@ -1,0 +1,64 @@
+"""The time to the first token, and what prompts leave of throughput."""
+
+from pathlib import Path
+
+import pytest
+
+from uncork.bound import bound_for, hardware, model_bytes
+from uncork.bound.prefill import prefill_bound, throughput_tok_s
+from uncork.errors import BadInput
+from uncork.model.bound import Parallel
+
+MODELS = Path(__file__).parent / "models"
+LLAMA = model_bytes(MODELS / "Llama-3.1-70B-FP8")
+GLM = model_bytes(MODELS / "GLM-5-NVFP4")
+
+
+def test_a_dense_prompt_is_two_flops_a_parameter_and_token() -> None:
+    card = hardware.by_name("h200_sxm")
+    length, layers = 4096, 68.45e9  # parameters without embedding and output layer
+    matrices = 2 * layers * length / 1978.9e12
+    # 80 layers, 64 heads of 128, half of the square: 4 FLOPs a pair and number.
+    attention = 80 * 4 * 64 * 128 * length * (length / 2) / 1978.9e12
+
+    first = prefill_bound(LLAMA, card, Parallel(), length)
+
+    assert first.compute_ms == pytest.approx((matrices + attention) * 1e3, rel=0.001)
+    assert first.silicon_ms == first.compute_ms
+
+
+def test_eight_cards_on_pcie_are_bound_by_the_fabric() -> None:
+    card = hardware.by_name("rtx_pro_6000_server")
+    message = 8192 * 6144 * 2
+    assert message / 1e6 == pytest.approx(100.7, abs=0.1)
+
+    first = prefill_bound(GLM, card, Parallel(tp=8), 8192)
+
+    # 156 messages at 24.5 GB/s of bus bandwidth (2 x 7/8 of the message): 1.12 s.
+    assert first.collective_ms == pytest.approx(156 * 1.75 * message / 24.5e6, rel=0.05)
+    assert 8192 / (first.collective_ms / 1e3) == pytest.approx(7303, rel=0.05)
+    assert first.compute_ms < first.collective_floor_ms < first.collective_ms
+
+
+def test_a_short_prompt_is_bound_by_reading_the_weights() -> None:
+    card = hardware.by_name("h200_sxm")
+
+    first = prefill_bound(LLAMA, card, Parallel(), 1)
+
+    assert first.silicon_ms == first.memory_ms == pytest.approx(70.56e9 / 4800e6, rel=0.001)
+
+
+def test_prompts_take_their_share_of_throughput() -> None:
+    card = hardware.by_name("h200_sxm")
+    bound = bound_for(LLAMA, card, Parallel(), 1536, 16)
+    step = bound.silicon.ms_per_token
+
+    rate = throughput_tok_s(bound, step, 100.0, 1000)
+
+    assert rate == pytest.approx(16e3 / (step + 16 / 1000 * 100.0))
+    assert rate < bound.silicon.tok_s
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    with pytest.raises(BadInput):
+        prefill_bound(LLAMA, hardware.by_name("h200_sxm"), Parallel(), 0)
