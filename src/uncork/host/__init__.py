@@ -33,7 +33,10 @@ class Host(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether this is the running machine (a change can be applied to it)."""
+        """Whether it answers as a machine does, now or when it was recorded: what is not found is not there.
+
+        False for attachments, whose silence says nothing.
+        """
         ...
 
     def read(self, path: str, *, sample: int = 1) -> str | Unknown:

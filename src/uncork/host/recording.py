@@ -1,6 +1,6 @@
 """A host that remembers every answer: explorers share one read, and a run can be replayed elsewhere.
 
-Answers are redacted here, before anybody sees them: what an audit shows and what a snapshot stores are the same.
+Secrets are taken out of an answer here, before anybody sees it (host/redact.py).
 """
 
 import threading
@@ -45,7 +45,7 @@ class RecordingHost:
 
         def ask() -> bytes | Unknown:
             data = self._inner.read_bytes(path, sample=sample)
-            return data if isinstance(data, Unknown) else redact.read(path, data)
+            return data if isinstance(data, Unknown) else redact.when_read("read", path, data)
 
         answer: bytes | Unknown = self._once(key, ask)
         return answer
@@ -75,7 +75,7 @@ class RecordingHost:
 
         def ask() -> Output | Unknown:
             found = self._inner.run(argv, timeout_s=timeout_s)
-            return found if isinstance(found, Unknown) else redact.output(found)
+            return found if isinstance(found, Unknown) else redact.when_read("run", "", found)
 
         answer: Output | Unknown = self._once(key, ask)
         return answer
@@ -83,7 +83,7 @@ class RecordingHost:
     def query(self, source: str) -> object | Unknown:
         def ask() -> object | Unknown:
             found = self._inner.query(source)
-            return found if isinstance(found, Unknown) else redact.reading(found)
+            return found if isinstance(found, Unknown) else redact.when_read("query", source, found)
 
         answer: object | Unknown = self._once(("query", source), ask)
         return answer

@@ -1,12 +1,16 @@
 """What must not be stored or shown: secrets always, serial numbers and MACs always, names when asked.
 
-The same input gives the same output on every machine and in every run, so that a replay answers byte for byte
-what the live audit answered. UUIDs become a hash of themselves (128 random bits cannot be guessed back), MACs
-lose their lower half (24 bits could), serial numbers are blanked.
+Two stages. Secrets go when a value is read, before anything else sees it. Identifiers go when a result is
+shown or a snapshot is stored: until then the program needs them, to name the GPU that a change is for.
+
+The same input gives the same output on every machine and in every run, and a second pass changes nothing, so
+that a replay answers byte for byte what the live audit answered. UUIDs become a hash of themselves (128 random
+bits cannot be guessed back), MACs lose their lower half (24 bits could be), serial numbers are blanked.
 """
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 from uncork.host import Output
@@ -35,15 +39,15 @@ _TOKENS = (
 )
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _MAC = r"(?<![0-9a-fA-F:.])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:])"
-_ALL = re.compile(
-    rf"(?P<token>{_TOKENS})|(?P<uuid>{_UUID})|(?P<mac>{_MAC})|(?<=://)(?P<userinfo>[^\s/@:]+:[^\s/@]+)(?=@)"
+_SECRET = re.compile(rf"{_TOKENS}|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)")
+_IDENTIFIER = re.compile(
+    rf"(?P<uuid>{_UUID})|(?P<mac>{_MAC})"
     r"|(?P<label>\b(?:Board |Chassis |Tray )?[Ss]erial(?: [Nn]umber)?\s*:\s*|<serial>|<board_serial>|\bGUID:?\s+(?=0x)"
     r"|\b(?:node|sys_image|port)_guid:\s*|Device Serial Number )(?P<value>[^\s<][^\n<]*)"
 )
-# Cheap signs that the expression could match at all: most answers are a number in sysfs.
-_HINT = re.compile(
-    r"[0-9a-fA-F]-[0-9a-fA-F]{4}-|(?:[0-9a-fA-F]{2}:){4}|erial|GUID|guid|://|_[A-Za-z0-9]{8}|-[\w-]{10}|eyJ|AKIA|AIza|earer"
-)
+# Cheap signs that an expression could match at all: most answers are a number in sysfs.
+_TOKEN_HINT = re.compile(r"://|(?:hf|gh\w|pat)_|sk-|glpat-|xox|nvapi-|eyJ|AKIA|AIza|earer")
+_IDENTIFIER_HINT = re.compile(r"[0-9a-fA-F]-[0-9a-fA-F]{4}-|(?:[0-9a-fA-F]{2}:){4}|erial|GUID|guid")
 _SECRET_HINT = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _SERIAL_FILE = re.compile(
     r"/(?:\w+_serial|serial|serial_number|unique_id|wwid|wwn|node_guid|sys_image_guid|gids/\d+|machine-id)$"
@@ -52,15 +56,21 @@ _ENVIRON = re.compile(r"^/proc/(?:\d+|self)/environ$")
 _CONFIG = re.compile(r"^/sys/.*/config$")
 
 
-def text(value: str) -> str:
-    """Text without tokens, passwords in URLs and arguments, serial numbers, MACs and UUIDs."""
+def secrets(value: str) -> str:
+    """Text without tokens, and without passwords in URLs and arguments."""
     if len(value) < 8:
         return value
     if _SECRET_HINT.search(value):
         value = _SECRET_ARGUMENT.sub(
             lambda found: found[0] if found[2].isdecimal() else found[1] + GONE, value
         )
-    return _ALL.sub(_replace, value) if _HINT.search(value) else value
+    return _SECRET.sub(GONE, value) if _TOKEN_HINT.search(value) else value
+
+
+def text(value: str) -> str:
+    """Text without secrets and identifiers (serial numbers, MACs, UUIDs)."""
+    value = secrets(value)
+    return _IDENTIFIER.sub(_replace, value) if len(value) >= 8 and _IDENTIFIER_HINT.search(value) else value
 
 
 def _replace(found: re.Match[str]) -> str:
@@ -68,19 +78,17 @@ def _replace(found: re.Match[str]) -> str:
         return uuid(found["uuid"])
     if found["mac"]:
         return found["mac"][:9] + "00:00:00"
-    if found["label"]:
-        # "Serial Number: N/A" says that there is none, which is worth knowing.
-        blank = found["value"].strip() in ("N/A", "[N/A]", "Not Specified", "0", "None")
-        return found["label"] + (found["value"] if blank else GONE)
-    return GONE
+    # "Serial Number: N/A" says that there is none, which is worth knowing.
+    blank = found["value"].strip() in ("N/A", "[N/A]", "Not Specified", "0", "None")
+    return str(found["label"]) + (found["value"] if blank else GONE)
 
 
 def uuid(value: str) -> str:
-    """A UUID that stands for this one everywhere; the all-zero one stays."""
-    if not value.strip("0-"):
+    """A UUID that stands for this one everywhere, marked by a first group of zeros; such a one stays."""
+    if value.startswith("00000000-"):
         return value
     digest = hashlib.sha256(b"uncork uuid " + value.lower().encode()).hexdigest()
-    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+    return "-".join(("00000000", digest[:4], digest[4:8], digest[8:12], digest[12:24]))
 
 
 def environment(value: bytes) -> bytes:
@@ -89,7 +97,7 @@ def environment(value: bytes) -> bytes:
     for pair in value.split(b"\0"):
         name, equals, rest = pair.decode("utf-8", "replace").partition("=")
         if equals and ALLOWED.match(name):
-            kept.append(f"{name}={GONE if SECRET_NAME.search(name) else text(rest)}")
+            kept.append(f"{name}={GONE if SECRET_NAME.search(name) else secrets(rest)}")
     return "".join(f"{pair}\0" for pair in kept).encode()
 
 
@@ -140,8 +148,34 @@ def smbios(value: bytes) -> bytes:
     return bytes(table)
 
 
-def read(path: str, value: bytes) -> bytes:
-    """The bytes of a file as they may be stored."""
+def _text_bytes(value: bytes, clean: Callable[[str], str]) -> bytes:
+    if len(value) < 8:
+        return value
+    try:
+        return clean(value.decode()).encode()
+    except UnicodeDecodeError:
+        return value if b"\0" in value[:64] else clean(value.decode("utf-8", "replace")).encode()
+
+
+def when_read(kind: str, name: str, value: Any) -> Any:
+    """An answer without secrets: `kind` is read, run or query, `name` the path of a file."""
+    if kind == "read":
+        return environment(value) if _ENVIRON.match(name) else _text_bytes(value, secrets)
+    if kind == "run":
+        return Output(value.rc, secrets(value.stdout), secrets(value.stderr))
+    return _reading(value, secrets)
+
+
+def when_stored(kind: str, name: str, value: Any) -> Any:
+    """An answer without secrets and without identifiers, as a snapshot may hold it."""
+    if kind == "read":
+        return _file(name, value)
+    if kind == "run":
+        return Output(value.rc, text(value.stdout), text(value.stderr))
+    return _reading(value, text) if kind == "query" else value
+
+
+def _file(path: str, value: bytes) -> bytes:
     if _ENVIRON.match(path):
         return environment(value)
     if _SERIAL_FILE.search(path):
@@ -150,35 +184,24 @@ def read(path: str, value: bytes) -> bytes:
         return config_space(value)
     if path.endswith("/tables/DMI"):
         return smbios(value)
-    if len(value) < 8:
-        return value
-    try:
-        known = value.decode()
-    except UnicodeDecodeError:
-        return value if b"\0" in value[:64] else text(value.decode("utf-8", "replace")).encode()
-    return text(known).encode()
+    return _text_bytes(value, text)
 
 
-def output(value: Output) -> Output:
-    """What a command printed as it may be stored."""
-    return Output(value.rc, text(value.stdout), text(value.stderr))
-
-
-def reading(value: Any) -> Any:
-    """A JSON-shaped reading, its strings cleaned, values under a serial's or secret's name blanked."""
+def _reading(value: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON-shaped reading, its strings cleaned, what stands under a serial's name blanked."""
     if isinstance(value, str):
-        return text(value)
+        return clean(value)
     if isinstance(value, dict):
-        return {str(key): _named(str(key), item) for key, item in value.items()}
+        return {str(key): _named(str(key), item, clean) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [reading(item) for item in value]
+        return [_reading(item, clean) for item in value]
     return value
 
 
-def _named(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value and re.search(r"serial|node_guid|board_id", name):
+def _named(name: str, value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str) and value and re.search(r"serial|node_guid", name):
         return GONE
-    return reading(value)
+    return _reading(value, clean)
 
 
 class Names:

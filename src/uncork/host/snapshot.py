@@ -19,7 +19,7 @@ from typing import Any
 
 from uncork import __version__
 from uncork.errors import BadInput, Corrupt
-from uncork.host import Output
+from uncork.host import Output, redact
 from uncork.host.gather import LIMITS
 from uncork.host.redact import Names
 from uncork.model.unknown import Unknown
@@ -69,7 +69,10 @@ def save(
 
     lines = []
     for key in sorted(answers):
-        line = json.dumps({"ask": list(key), **_encoded(answers[key])}, ensure_ascii=False)
+        answer = answers[key]
+        if not isinstance(answer, Unknown):
+            answer = redact.when_stored(key[0], key[1], answer)
+        line = json.dumps({"ask": list(key), **_encoded(answer)}, ensure_ascii=False)
         lines.append(names.text(line) if names else line)
     body = "".join(f"{line}\n" for line in lines).encode()
     manifest = {
@@ -153,7 +156,7 @@ def _members(path: Path) -> dict[str, bytes]:
 class SnapshotHost:
     """Answers from a snapshot; a question that nobody asked then is Unknown. Raises `BadInput`, `Corrupt`."""
 
-    live = False
+    live = True  # it answers as the machine did: what was not there is absent
 
     def __init__(self, path: Path) -> None:
         members = _members(path)
