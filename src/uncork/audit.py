@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 
 from uncork import __version__, checks
+from uncork.checks.vetoes import vetoed
 from uncork.explorers import DEADLINE_S, DIMENSIONS, Progress, explore
 from uncork.host import Host
 from uncork.model.facts import Facts
 from uncork.model.findings import Answer, Audit, Priority, Result
 
 SCHEMA = 1
+CONFIRMED = 6  # what a line of things that are right names at most
 
 _ANSWERS = (Answer.FAIL, Answer.UNKNOWN, Answer.PASS, Answer.NOT_APPLICABLE)
 _PRIORITIES = (Priority.P0, Priority.P1, Priority.P2, Priority.INFO)
@@ -24,9 +26,9 @@ def audit(
 
 
 def judge(facts: Facts) -> tuple[Result, ...]:
-    """Every check's answers about these facts, ranked."""
+    """Every check's answers about these facts with the advice that holds on this host, ranked."""
     found = [result for one in checks.load().values() for result in checks.answer(one, facts)]
-    return tuple(sorted(found, key=rank))
+    return tuple(sorted(vetoed(found, facts), key=rank))
 
 
 def rank(result: Result) -> tuple[int, int, int, str, str]:
@@ -41,9 +43,18 @@ def rank(result: Result) -> tuple[int, int, int, str, str]:
 
 
 def confirm(results: Iterable[Result]) -> dict[str, str]:
-    """One line a dimension that says what is right, so that people know what not to chase."""
+    """One line a dimension that says what is right, so that people know what not to chase.
+
+    The weightiest come first; facts (priority info) and what is beyond `CONFIRMED` are only counted.
+    """
     lines: dict[str, list[str]] = {}
-    for result in results:
-        if result.answer is Answer.PASS:
+    for result in sorted(results, key=rank):
+        if result.answer is Answer.PASS and result.priority is not Priority.INFO:
             lines.setdefault(result.dimension, []).append(result.says)
-    return {name: "; ".join(dict.fromkeys(lines[name])) for name in DIMENSIONS if name in lines}
+    right: dict[str, str] = {}
+    for name in DIMENSIONS:
+        said = list(dict.fromkeys(lines.get(name, ())))
+        more = f"; and {len(said) - CONFIRMED} more" if len(said) > CONFIRMED else ""
+        if said:
+            right[name] = "; ".join(said[:CONFIRMED]) + more
+    return right

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from uncork.explorers import confinement, layers, reading, serving
+from uncork.explorers.container_said import said
 from uncork.host import Host
 from uncork.host.recording import RecordingHost
 from uncork.model.facts.container import ContainerFacts, Counter, Layer, Machine, Node
@@ -70,9 +71,8 @@ def explore(host: Host) -> ContainerFacts:
         processes=confinement.confined(host, pids),
         steal=steal,
         ticks=ticks,
-        shm_attached=_shm_attached(host),
+        said=said(host),
         guests=_guests(host),
-        notes=reading.attached(host, "container") + reading.attached(host, "statements"),
     )
 
 
@@ -216,18 +216,6 @@ def _ticks(host: Host) -> tuple[Counter | Unknown, Counter | Unknown]:
         pairs.append((sum(map(int, fields[:8])), int(fields[7])))
     (all_before, steal_before), (all_after, steal_after) = pairs
     return Counter(all_before, all_after), Counter(steal_before, steal_after)
-
-
-def _shm_attached(host: Host) -> str | Unknown:
-    """What attached texts say of shared memory: a size in a reporter's words, or NCCL failing to get some."""
-    for kind in ("statements", "container", "nccl-log", "unrecognised", "engine-log", "engine-command"):
-        for text in reading.attached(host, kind):
-            for line in text.splitlines():
-                if re.search(
-                    r"/dev/shm|ShmSize|shm[-_]size|posix_fallocate|shared memory segment|nccl-shm", line
-                ):
-                    return line.strip()[:300]
-    return Unknown("nothing attached speaks of /dev/shm")
 
 
 def _guests(host: Host) -> tuple[str, ...] | Unknown:

@@ -97,7 +97,7 @@ def explore(host: Host) -> KernelFacts:
         tuned_profile=reading.text(host, "/etc/tuned/active_profile"),
         sysctl_files=files,
         events=log if isinstance(log, Unknown) else kernel_events(log),
-        profile="\n".join(reading.attached(host, "profile")),
+        profile="\n".join(f"{hint}\n{text}" for _, hint, text in reading.attached_pieces(host, "profile")),
     )
 
 

@@ -39,11 +39,6 @@ _ERRORS = (
     *("counters/local_link_integrity_errors", "hw_counters/out_of_sequence", "hw_counters/packet_seq_err"),
     *("hw_counters/roce_adp_retrans", "hw_counters/local_ack_timeout_err"),
 )
-_FAILED = re.compile(
-    r"ibv_reg_mr\w* failed|umem_reg\(.*failed|max locked memory|ibv_create_cq.*Cannot allocate memory"
-    r"|failed to register .*memory|RLIMIT_MEMLOCK",
-    re.I,
-)
 
 
 def explore(host: Host) -> NetworkFacts:
@@ -68,7 +63,6 @@ def explore(host: Host) -> NetworkFacts:
         listen=_listen(host),
         clock_synchronised=_clock(host),
         gpu_neighbours={} if isinstance(ports, Unknown) else {p.bdf: _neighbours(host, p.bdf) for p in ports},
-        registrations=_registrations(host),
     )
 
 
@@ -231,12 +225,3 @@ def _neighbours(host: Host, bdf: str) -> tuple[str, ...]:
             if not isinstance(link, Unknown) and port in link.split("/"):
                 found.append(name)
     return tuple(found)
-
-
-def _registrations(host: Host) -> str | Unknown:
-    for kind in ("nccl-log", "ucx", "engine-log", "unrecognised"):
-        for text in reading.attached(host, kind):
-            for line in text.splitlines():
-                if _FAILED.search(line):
-                    return line.strip()[:300]
-    return Unknown("no log that was read speaks of memory registration", absent=True)

@@ -65,6 +65,15 @@ def attached(host: Host, kind: str) -> tuple[str, ...]:
     )
 
 
+def attached_pieces(host: Host, kind: str) -> tuple[tuple[str, str, str], ...]:
+    """File, the command or title above the text, and the text, of each attached piece of one kind."""
+    found = host.query(f"attached:{kind}")
+    if isinstance(found, Unknown) or not isinstance(found, list):
+        return ()
+    rows = [item for item in found if isinstance(item, dict) and isinstance(item.get("text"), str)]
+    return tuple((str(row.get("name", "")), str(row.get("hint", "")), row["text"]) for row in rows)
+
+
 def kernel_log(host: Host) -> str | Unknown:
     """The kernel's messages since boot, as dmesg prints them."""
     answer = host.run(("dmesg",))

@@ -80,6 +80,25 @@ class Confined(msgspec.Struct, frozen=True):
     containerised: bool | Unknown  # other namespaces than this machine's first process
 
 
+class Said(msgspec.Struct, frozen=True):
+    """What attached texts say of limits: inspect output, logs, a reporter's words. None is not said."""
+
+    shm_bytes: int | None = None
+    shm_line: str = ""  # the words, or NCCL failing to get shared memory
+    shm_failed: bool = False
+    cpu_limit: float | None = None
+    cpus_seen: int | None = None
+    throttled_ratio: float | None = None
+    pids_limit: int | None = None
+    threads_refused: tuple[str, ...] = ()  # EAGAIN
+    process_limit: int | None = None
+    device_rules: tuple[str, ...] = ()  # of the device cgroup, about NVIDIA's major
+    locked: tuple[tuple[str, int | None], ...] = ()  # where, soft limit in bytes (None: unlimited)
+    registration_failed: str = ""  # a log line: memory could not be registered with an adapter
+    nvml_unknown_error: str = ""
+    guest: bool = False  # a file is named as a guest's
+
+
 class ContainerFacts(msgspec.Struct, frozen=True):
     """Container, LXC and virtual machine: what hides or limits the host."""
 
@@ -103,6 +122,5 @@ class ContainerFacts(msgspec.Struct, frozen=True):
     processes: tuple[Confined, ...] | Unknown
     steal: Counter | Unknown  # USER_HZ ticks
     ticks: Counter | Unknown
-    shm_attached: str | Unknown  # a reporter's own words about /dev/shm
+    said: Said
     guests: tuple[str, ...] | Unknown  # virtual machines this host runs
-    notes: tuple[str, ...] = ()  # attached container texts (inspect, device rules, errors)

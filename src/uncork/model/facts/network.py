@@ -47,4 +47,3 @@ class NetworkFacts(msgspec.Struct, frozen=True):
     listen: dict[str, Counter] | Unknown  # ListenOverflows, ListenDrops
     clock_synchronised: bool | Unknown
     gpu_neighbours: dict[str, tuple[str, ...]]  # RDMA function → GPUs below the same switch or root port
-    registrations: str | Unknown  # an attached log line that says memory could not be registered
