@@ -14,6 +14,7 @@ from world import (
     no_guard,
     record,
     restore,
+    touched_without_intent,
     unrecorded,
     values,
 )
@@ -84,6 +85,7 @@ def test_apply_killed_at_each_point_is_put_in_order(approved, live):
         points += 1
         assert all(now in pair for now, *pair in zip(values(live), BEFORE, AFTER, strict=True))
         wrong += [(n, "not in the journal", name) for name in unrecorded(live)]
+        wrong += [(n, "written without intent", name) for name in touched_without_intent(live, approved)]
         put_in_order(live)
         wrong += [(n, line) for line in damage(live)]
         ends.add(record(live)[0])

@@ -118,3 +118,12 @@ def unrecorded(folder: Path) -> list[str]:
     known = {row["ord"] for row in rows}
     now = values(folder)
     return [KEYS[i][0] for i in range(len(KEYS)) if now[i] != BEFORE[i] and i not in known]
+
+
+def touched_without_intent(folder: Path, saved: Path) -> list[str]:
+    """Files of the host that were written at all although no intent is durable, by their time of change."""
+    with Store(folder / "state") as store:
+        if store.db.execute("SELECT COUNT(*) FROM journal WHERE kind = 'intent'").fetchone()[0]:
+            return []
+    paths = ["root/proc/sys/" + key.replace(".", "/") for key, _, _ in KEYS]
+    return [p for p in paths if (folder / p).stat().st_mtime_ns != (saved / p).stat().st_mtime_ns]
