@@ -51,10 +51,10 @@ def from_config(
     weights = list(weights_of(inner))
     parts = parts_of((weight, format_of(weight, scheme)) for weight in weights)
     top_k = inner.positive("num_experts_per_tok", "experts_per_token", "moe_topk") if experts_of(inner) else 0
-    architectures = config.get("architectures") or inner.values.get("architectures") or ["?"]
+    architectures = inner.words("architectures") or ["unknown architecture"]
     return assemble(
         name=name or str(config.get("_name_or_path") or architectures[0]),
-        architecture=str(architectures[0]),
+        architecture=architectures[0],
         config=inner,
         layers=layers,
         parts=parts,

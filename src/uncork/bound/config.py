@@ -41,6 +41,13 @@ class Config:
             raise BadInput(f"{self.where}: `{keys[0]}` is 0, which no such model can have")
         return value
 
+    def count(self, *keys: str, default: int | None = None) -> int:
+        """A number of layers: as `positive` where there is no default, and no more than a model can have."""
+        value = self.integer(*keys, default=default) if default is not None else self.positive(*keys)
+        if value > 2000:
+            raise BadInput(f"{self.where}: `{keys[0]}` is {value}, more layers than any model has")
+        return value
+
     def flag(self, key: str, default: bool = False) -> bool:
         """A true or false value. Raises BadInput naming it."""
         value = self.values.get(key)

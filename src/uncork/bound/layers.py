@@ -39,9 +39,11 @@ def layers_of(config: Config) -> list[Layer]:
     """Every layer in order, without the MTP ones. Raises BadInput naming a key that is missing or odd."""
     if config.has("hybrid_override_pattern"):
         return _from_pattern(config)
-    count = config.positive("num_hidden_layers", "n_layer")
+    count = config.count("num_hidden_layers", "n_layer")
     kinds = _attention_kinds(config, count)
     indexers = config.words("indexer_types") or ["full"] * count
+    if len(indexers) != count:
+        raise BadInput(f"{config.where}: `indexer_types` has {len(indexers)} entries for {count} layers")
     return [
         Layer(i, kinds[i], _mlp_kind(config, i), kinds[i] == "sparse" and indexers[i] != "shared")
         for i in range(count)
@@ -91,7 +93,10 @@ def _mlp_kind(config: Config, index: int) -> str:
         return "dense" if named[index] == "dense" else "moe"
     if index < config.integer("first_k_dense_replace", default=0):
         return "dense"
-    if index in (config.values.get("mlp_only_layers") or ()):
+    only = config.values.get("mlp_only_layers") or []
+    if not isinstance(only, list):
+        raise BadInput(f"{config.where}: `mlp_only_layers` is not a list")
+    if index in only:
         return "dense"
     for key in ("decoder_sparse_step", "interleave_moe_layer_step"):
         step = config.integer(key, default=1)
@@ -99,5 +104,5 @@ def _mlp_kind(config: Config, index: int) -> str:
             return "dense"
     frequency = config.values.get("moe_layer_freq", 1)
     if isinstance(frequency, list):
-        return "moe" if frequency[index] else "dense"
-    return "moe" if not frequency or index % int(frequency) == 0 else "dense"
+        return "moe" if index >= len(frequency) or frequency[index] else "dense"
+    return "dense" if index % config.positive("moe_layer_freq", default=1) else "moe"

@@ -60,7 +60,8 @@ def _layer(config: Config, layer: Layer, at: str) -> Iterator[Weight]:
     elif layer.attention == "mamba":
         yield from _mamba(config, f"{at}.mixer")
     if layer.mlp == "dense":
-        width = config.positive("intermediate_size_mlp", "intermediate_size")
+        own = config.has("intermediate_size_mlp")  # Llama 4: dense layers beside experts of another width
+        width = config.positive("intermediate_size_mlp" if own else "intermediate_size")
         yield from _mlp(config, f"{at}.mlp", width, Role.DENSE)
     elif layer.mlp == "moe":
         yield from _experts(config, f"{at}.mlp")
@@ -217,7 +218,7 @@ def shared_width(config: Config, width: int) -> int:
 def _mtp(config: Config, layers: list[Layer]) -> Iterator[Weight]:
     """Multi-token-prediction layers: a whole layer behind a projection of [embedding, hidden] each."""
     # MiniMax names `num_mtp_modules` and publishes no weights for them, so they do not count.
-    count = config.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0)
+    count = config.count("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0)
     hidden = config.positive("hidden_size", "n_embd")
     pattern = config.values.get("mtp_hybrid_override_pattern")
     kinds = layers[-1:]
