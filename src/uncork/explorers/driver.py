@@ -7,6 +7,7 @@ from uncork.explorers import gpu_log, gpus, reading, statements
 from uncork.host import Host
 from uncork.model.facts.driver import NOT_READ, DriverFacts, Gpu
 from uncork.model.unknown import Unknown
+from uncork.parsers import fabricmanager
 
 _MODULES = (
     "nvidia",
@@ -41,7 +42,7 @@ def explore(host: Host) -> DriverFacts:
     words = statements.words(host)
     said = statements.facts(words)
     module = _module(host, log, said)
-    modprobe = _modprobe(host)
+    fabric = fabricmanager.parse("".join(f"{text}\n" for text in reading.attached(host, "fabricmanager")))
     return DriverFacts(
         gpus=read.gpus,
         source=read.source,
@@ -51,8 +52,13 @@ def explore(host: Host) -> DriverFacts:
         library_versions=_libraries(host, read),
         cuda_version=read.cuda,
         fabric_manager_version=_fabric_manager(host, said),
+        fabric_manager_mismatch=fabric.mismatch,
+        fabric_manager_errors=(*fabric.errors, *filter(None, (fabric.failed,)))
+        if fabric.lines
+        else Unknown("no log of the fabric manager was given"),
+        imex_channels=host.exists("/dev/nvidia-caps-imex-channels"),
         params=_params(host),
-        modprobe=modprobe,
+        modprobe=_modprobe(host),
         modules=_modules(host),
         amd_params=_amd_params(host),
         runtime_d3=_runtime_d3(host),

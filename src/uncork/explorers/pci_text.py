@@ -7,6 +7,7 @@ from uncork.model.unknown import Unknown
 from uncork.parsers import lspci, lspci_tree
 
 NOT_PRINTED = Unknown("lspci's text does not show it: attach `sudo lspci -vvv`")
+SYSFS_ONLY = Unknown("only the machine's sysfs tells it, no lspci")
 _PORTS = {
     "Endpoint": "endpoint",
     "Legacy Endpoint": "legacy",
@@ -90,7 +91,7 @@ def _device(device: lspci.Device, kind: str, path: tuple[str, ...] | Unknown) ->
         device=_number(device.device),
         class_code=_class_code(device),
         name=device.name,
-        driver=device.driver or NOT_PRINTED,
+        driver=device.driver or ("" if device.modules else NOT_PRINTED),
         path=path,
         off_bus="(rev ff)" in device.name or device.revision == "ff",
         numa_node=NOT_PRINTED if device.numa_node is None else device.numa_node,
@@ -100,15 +101,15 @@ def _device(device: lspci.Device, kind: str, path: tuple[str, ...] | Unknown) ->
         max_width=cap.width if cap.width else NOT_PRINTED,
         config=pci_config.parse(device.config) if len(device.config) > 64 else _config(device),
         bars=tuple(_bars(device)) if device.bars else NOT_PRINTED,
-        aer_fatal=NOT_PRINTED,
-        aer_nonfatal=NOT_PRINTED,
-        aer_correctable=NOT_PRINTED,
-        iommu_type=NOT_PRINTED,
-        power_control=NOT_PRINTED,
-        runtime_status=NOT_PRINTED,
-        aspm_link=NOT_PRINTED,
-        boot_display=NOT_PRINTED,
-        virtual_functions=NOT_PRINTED,
+        aer_fatal=SYSFS_ONLY,
+        aer_nonfatal=SYSFS_ONLY,
+        aer_correctable=SYSFS_ONLY,
+        iommu_type=SYSFS_ONLY,
+        power_control=SYSFS_ONLY,
+        runtime_status=SYSFS_ONLY,
+        aspm_link=SYSFS_ONLY,
+        boot_display=SYSFS_ONLY,
+        virtual_functions=SYSFS_ONLY,
     )
 
 

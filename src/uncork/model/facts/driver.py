@@ -143,6 +143,9 @@ class DriverFacts(msgspec.Struct, frozen=True):
     library_versions: tuple[tuple[str, str], ...]  # where, version of libcuda, libnvidia-ml and their like
     cuda_version: str | Unknown  # the newest CUDA runtime this driver serves
     fabric_manager_version: str | Unknown
+    fabric_manager_mismatch: str  # the line in which it refuses the driver, "" where none
+    fabric_manager_errors: tuple[str, ...] | Unknown
+    imex_channels: bool | Unknown
     params: dict[str, str] | Unknown  # /proc/driver/nvidia/params
     modprobe: dict[str, str]  # NVreg_… options in /etc/modprobe.d
     modules: dict[str, str] | Unknown  # loaded modules that matter, with version ("" where none is shown)
