@@ -7,6 +7,8 @@ with sub-verbs. Its line of help stands in `VERBS`, so that `uncork --help` impo
 VERBS = {
     "run": "The whole loop: audit, plan, record, apply, verify, benchmark, compare.",
     "audit": "Look at this host (or a snapshot) and rank what is wrong. Changes nothing.",
+    "explain": "Why a check matters, what it read here, how to cure it and undo that.",
+    "snapshot": "Record what an audit reads, without secrets, for another machine.",
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
     "bound": "The most this model can give on this hardware, and where the rest of the time went.",
     "plan": "The plan of record: show it, watch it, pause it, change it.",
