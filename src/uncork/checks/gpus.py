@@ -9,7 +9,7 @@ from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.engine import Server
 from uncork.model.facts.pcie import PciDevice
-from uncork.model.findings import Evidence
+from uncork.model.findings import Answer, Evidence
 from uncork.model.unknown import Unknown, UnknownValue, is_unknown
 
 Thing = TypeVar("Thing")
@@ -62,12 +62,27 @@ def subject_of(gpu: Gpu) -> str:
 def each(
     things: Iterable[Thing], subject: Callable[[Thing], str], judge: Callable[[Thing], Iterable[Verdict]]
 ) -> Iterator[Verdict]:
-    """Judge one by one; a value that is unknown for one costs only that one's answer."""
+    """Judge one by one; a value that is unknown for one costs only that one's answer.
+
+    Three and more that are unknown for the same reason are one answer without a subject: thirteen devices of
+    which lspci tells nothing are one thing to know.
+    """
+    missing: dict[str, list[Verdict]] = {}
     for thing in things:
         try:
-            yield from judge(thing)
-        except UnknownValue as missing:
-            yield unknown(missing.reason, subject(thing))
+            for verdict in judge(thing):
+                if verdict.answer is Answer.UNKNOWN:
+                    missing.setdefault(verdict.says, []).append(verdict)
+                else:
+                    yield verdict
+        except UnknownValue as error:
+            reason = error.reason.replace(f"/{subject(thing)}/", "/*/") if subject(thing) else error.reason
+            missing.setdefault(reason, []).append(unknown(reason, subject(thing)))
+    for reason, verdicts in missing.items():
+        if len(verdicts) < 3:
+            yield from verdicts
+        else:
+            yield unknown(f"{reason} ({len(verdicts)} of them)", evidence=verdicts[0].evidence)
 
 
 def no_nvidia(facts: Facts) -> str:

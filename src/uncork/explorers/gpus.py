@@ -1,5 +1,7 @@
 """The GPUs of a host: NVML, else nvidia-smi's text, and amdgpu's sysfs; always the same structs."""
 
+import threading
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,8 +58,20 @@ class Reading(msgspec.Struct, frozen=True):
     p2p: dict[str, tuple[tuple[str | Unknown | None, ...], ...]] = {}
 
 
+_READ: weakref.WeakKeyDictionary[Host, Reading] = weakref.WeakKeyDictionary()
+_ONE_AT_A_TIME = threading.Lock()
+
+
 def read(host: Host) -> Reading:
-    """Every GPU that a driver tells about."""
+    """Every GPU that a driver tells about; three explorers ask, and the text is parsed once for one host."""
+    with _ONE_AT_A_TIME:
+        found = _READ.get(host)
+        if found is None:
+            found = _READ[host] = _read(host)
+        return found
+
+
+def _read(host: Host) -> Reading:
     nvml = host.query("nvml")
     if isinstance(nvml, dict):
         return _with_amd(host, _from_nvml(nvml))

@@ -1,0 +1,513 @@
+"""The way between GPUs: ACS, IOMMU, shared uplinks, chipsets, switches."""
+
+from collections.abc import Iterator
+
+from uncork.checks import (
+    FIRMWARE,
+    HOST_ONLY,
+    NONE,
+    P0,
+    P1,
+    P2,
+    REBOOT,
+    RUNTIME,
+    Verdict,
+    check,
+    fails,
+    not_applicable,
+    passes,
+    unknown,
+)
+from uncork.checks.gpus import (
+    each,
+    evidence,
+    gpus,
+    iommu_translates,
+    known,
+    lines,
+    no_amd,
+    wrong_data,
+)
+from uncork.checks.pcie.links import LANE_GB_S
+from uncork.explorers.gpu_log import addresses
+from uncork.explorers.pci_config import ACS_REDIRECT
+from uncork.explorers.pci_ids import is_chipset_bridge
+from uncork.model.facts import Facts
+from uncork.model.facts.pcie import PciDevice
+from uncork.model.findings import Change
+from uncork.model.unknown import UnknownValue, is_unknown
+
+_BROADCOM = (0x1000, 0x10B5)
+
+
+def gpu_devices(facts: Facts) -> tuple[PciDevice, ...]:
+    """GPUs on the bus."""
+    return tuple(device for device in facts.pcie.devices if device.kind == "gpu")
+
+
+def virtual(facts: Facts) -> bool:
+    """Whether this is known to be a guest, whose PCIe tree is the hypervisor's invention."""
+    if not is_unknown(facts.container) and not is_unknown(facts.container.machine):
+        return facts.container.machine is not None
+    return False
+
+
+def between(facts: Facts) -> set[str]:
+    """Ports that peer traffic of some pair of GPUs passes: those below the common ancestor, roots included
+    where the two stand under different roots."""
+    found: set[str] = set()
+    paths = [device.path for device in gpu_devices(facts) if not is_unknown(device.path)]
+    for at, one in enumerate(paths):
+        for other in paths[at + 1 :]:
+            shared = 0
+            while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+                shared += 1
+            # An upstream port of a switch holds no peer traffic back: the ports below it do.
+            found |= set(one[shared:]) | set(other[shared:])
+    return found
+
+
+@check("pcie.acs-redirect", P0, RUNTIME)
+def acs(facts: Facts) -> Iterator[Verdict]:
+    """No port between GPUs redirects peer traffic through the root.
+
+    Effect: 50 instead of 103 GB/s for a pair under one switch; with a translating IOMMU hangs and wrong data too
+    Sure: high
+    Fix: clear the redirect bits of these ports only; durable: pci=disable_acs_redir=… on the command line
+    Undo: write the former control word back; it is lost at a reset, hotplug or reboot anyway
+    Wrong when: virtual machines, vfio or SR-IOV use this host: they rely on the isolation, and groups are fixed at
+        boot; a guest must keep ACS where its devices use ATS
+    Folklore: partly: scripts that clear every bit on every bridge go too far, and pci=noacs is no option of Linux
+    Source: NCCL user guide, troubleshooting; rtx6kpro measurements; NCCL issue 2079; Linux p2pdma
+    """
+    test = facts.p2p.test
+    if not is_unknown(test) and test.acs_refused:
+        yield fails(
+            "peer access is refused while ACS redirects", evidence=evidence("peer test", test.acs_refused)
+        )
+        return
+    devices = known(facts.pcie.devices)
+    fragments = [d for d in devices if d.kind == "fragment" and not is_unknown(d.config) and _redirects(d)]
+    for device in fragments:
+        yield fails("ACS redirects peer traffic at a port", evidence=evidence("ACSCtl", _word(device)))
+    if fragments:
+        return
+    if virtual(facts):
+        yield not_applicable("a virtual machine: ACS belongs to its host")
+        return
+    cards = gpu_devices(facts)
+    ports = between(facts) if facts.pcie.tree_known else {d.bdf for d in devices if d.kind == "bridge"}
+    if len(cards) < 2 and not any(d.kind == "nic" and ports for d in devices):
+        clear = [d for d in devices if d.kind in ("fragment", "bridge") and not is_unknown(d.config)]
+        if not cards and any(_said(d) for d in clear):
+            yield from _unplaced([d for d in clear if _said(d)])
+            return
+        yield not_applicable("fewer than two GPUs")
+        return
+    asked = [d for d in devices if d.bdf in ports]
+    yield from each(asked, lambda device: device.bdf, lambda device: _port(facts, device))
+
+
+def _said(device: PciDevice) -> bool:
+    control = known(device.config).acs_control
+    return control is not None and not is_unknown(control)
+
+
+def _unplaced(devices: list[PciDevice]) -> Iterator[Verdict]:
+    """Ports of which no text says what stands below them."""
+    for device in devices:
+        if _redirects(device):
+            yield fails("ACS redirects peer traffic", device.bdf, evidence=evidence("ACSCtl", _word(device)))
+        else:
+            yield passes("no redirect", device.bdf)
+
+
+def _redirects(device: PciDevice) -> bool:
+    control = known(device.config).acs_control
+    return control is not None and not is_unknown(control) and bool(control & ACS_REDIRECT)
+
+
+def _word(device: PciDevice) -> str:
+    return f"{known(known(device.config).acs_control):#06x}"
+
+
+def _port(facts: Facts, device: PciDevice) -> Iterator[Verdict]:
+    control = known(device.config).acs_control
+    if control is None or not known(control) & ACS_REDIRECT:
+        yield passes("no redirect", device.bdf)
+        return
+    users = (*facts.pcie.isolation_users, *_guests(facts))
+    shown = evidence("ACSCtl", _word(device))
+    if users:
+        yield fails(
+            f"ACS redirects peer traffic, and {users[0]}: it must stay",
+            device.bdf,
+            priority=P2,
+            change_class=NONE,
+            evidence=shown,
+        )
+        return
+    before = f"0x{known(control) & ACS_REDIRECT:02x}"
+    yield fails(
+        "ACS redirects peer traffic through the root",
+        device.bdf,
+        change=Change("pci_acs", device.bdf, "0x00", before=before),
+        evidence=shown,
+    )
+
+
+def _guests(facts: Facts) -> tuple[str, ...]:
+    if is_unknown(facts.container) or is_unknown(facts.container.guests) or not facts.container.guests:
+        return ()
+    return (f"{len(facts.container.guests)} virtual machines run",)
+
+
+@check("pcie.iommu-domain", P0, REBOOT)
+def iommu(facts: Facts) -> Iterator[Verdict]:
+    """DMA of GPUs is not translated.
+
+    Effect: peer writes that are dropped or hang; CUDA supports bare-metal peer access only without translation
+    Sure: high
+    Fix: iommu=pt on the kernel command line and a reboot; off only where pt does not help
+    Undo: the former command line
+    Wrong when: Grace and other ATS systems, which want translation; a guest; one GPU alone
+    Source: NVIDIA CUDA GPUDirect RDMA guide; NCCL user guide; PyTorch issue 84803
+    """
+    if virtual(facts):
+        yield not_applicable("a virtual machine: its IOMMU says nothing about the host's")
+        return
+    machine = facts.pcie.machine
+    if not is_unknown(machine) and machine == "aarch64":
+        yield not_applicable("Grace and other Arm hosts translate on purpose")
+        return
+    cmdline = "" if is_unknown(facts.pcie.cmdline) else facts.pcie.cmdline
+    words = {word for word in cmdline.split() if "iommu" in word}
+    if words & {"iommu=pt", "iommu.passthrough=1", "iommu=off", "amd_iommu=off", "intel_iommu=off"}:
+        yield passes(" ".join(sorted(words)), evidence=evidence("/proc/cmdline", " ".join(sorted(words))))
+        return
+    faults = () if is_unknown(facts.driver.log) else facts.driver.log.get("iommu-fault", ())
+    if faults:
+        yield fails("an IOMMU translates, and refuses DMA", evidence=lines("dmesg", faults))
+        return
+    if not is_unknown(facts.pcie.devices) and facts.pcie.source == "sysfs":
+        yield from _by_groups(facts)
+        return
+    yield from _from_words(facts)
+
+
+def _by_groups(facts: Facts) -> Iterator[Verdict]:
+    cards = gpu_devices(facts)
+    if len(cards) < 2:
+        yield not_applicable("fewer than two GPUs")
+        return
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        kind = known(device.iommu_type)
+        if kind.startswith("DMA"):
+            yield fails(
+                f"DMA is translated ({kind})", device.bdf, evidence=evidence("iommu_group/type", kind)
+            )
+        else:
+            yield passes("no translation" if kind else "no IOMMU", device.bdf)
+
+    yield from each(cards, lambda device: device.bdf, judge)
+
+
+def _from_words(facts: Facts) -> Iterator[Verdict]:
+    """Where no sysfs is: the boot log, what /sys/class/iommu lists, and what a reporter says."""
+    wrong = wrong_data(facts)
+    if not is_unknown(facts.pcie.iommu_default) and facts.pcie.iommu_default == "translated":
+        yield fails(
+            "the kernel translates DMA by default",
+            evidence=evidence("dmesg", "Default domain type: Translated"),
+        )
+        return
+    listed = facts.pcie.iommus
+    if not is_unknown(listed) and listed:
+        yield fails(
+            "IOMMUs are active and the command line does not ask for passthrough",
+            evidence=evidence("/sys/class/iommu", ", ".join(listed)),
+        )
+        return
+    said = [line for line in facts.driver.words.splitlines() if _speaks_of_iommu(line)]
+    if any(_translating(line) for line in said):
+        yield fails(
+            "the report says that the IOMMU is on and not in passthrough", evidence=lines("as reported", said)
+        )
+    elif said and wrong:
+        yield fails(
+            "peer data is wrong, and the report turns on the IOMMU",
+            evidence=(*lines("as reported", said), *lines("copy test", wrong)),
+        )
+    elif wrong or facts.p2p.hung:
+        yield unknown(
+            "peer traffic goes wrong, and no text tells the IOMMU's mode: attach /proc/cmdline and dmesg",
+            evidence=lines("as reported", (*wrong, *facts.p2p.hung)),
+        )
+    else:
+        raise UnknownValue(
+            facts.pcie.iommu_default.reason
+            if is_unknown(facts.pcie.iommu_default)
+            else "the IOMMU's mode is not told"
+        )
+
+
+def _speaks_of_iommu(line: str) -> bool:
+    low = line.lower()
+    return "iommu" in low or "amd-vi" in low or "vt-d" in low
+
+
+def _translating(line: str) -> bool:
+    low = line.lower()
+    if "iommu=pt" in low or "passthrough" in low:
+        return False
+    return (
+        "translat" in low
+        or ("iommu" in low and "enabled" in low)
+        or (
+            "no iommu" in low
+            and ("parameter" in low or "option" in low)
+            and "nothing" not in low
+            and "fail" in low
+        )
+    )
+
+
+@check("pcie.iommu-faults", P0, REBOOT)
+def iommu_faults(facts: Facts) -> Iterator[Verdict]:
+    """The IOMMU refused no DMA of a GPU.
+
+    Effect: peer writes are dropped: wrong data or a hang
+    Sure: high
+    Fix: as pcie.iommu-domain
+    Undo: nothing to undo
+    Wrong when: the device named is no GPU and no NIC of theirs
+    Source: Linux amd_iommu and dmar messages; NCCL user guide; PyTorch issue 84803
+    """
+    log = known(facts.driver.log)
+    faults = log.get("iommu-fault", ())
+    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in gpu_devices(facts)}
+    if not is_unknown(facts.driver.gpus):
+        cards |= {gpu.bdf for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
+    named = {bdf for line in faults for bdf in addresses(line)}
+    ours = sorted(named & cards) if cards else sorted(named)
+    if ours:
+        yield fails(f"refused DMA of {', '.join(ours[:8])}", evidence=lines("dmesg", faults))
+    elif faults:
+        yield fails("the IOMMU refused DMA of other devices", priority=P2, evidence=lines("dmesg", faults))
+    else:
+        yield passes("the IOMMU refused nothing")
+
+
+@check("pcie.shared-uplink", P1, NONE)
+def shared_uplink(facts: Facts) -> Iterator[Verdict]:
+    """GPUs do not crowd one uplink.
+
+    Effect: with all of them at once each host copy gets its share of the uplink
+    Sure: high
+    Fix: choose GPUs of different uplinks for one group where peer traffic does not matter more
+    Undo: nothing to undo
+    Wrong when: peer traffic stays below the switch, which is what the switch is for
+    Source: rtx6kpro measurements; NCCL issue 1086
+    """
+    pattern = _uplink_pattern(facts)
+    if pattern:
+        yield unknown(
+            f"the bandwidth matrix looks like shared uplinks ({pattern}); lspci -tv would show them"
+        )
+        return
+    cards = gpu_devices(facts)
+    if len(cards) < 2:
+        yield not_applicable("fewer than two GPUs")
+        return
+    if virtual(facts):
+        yield not_applicable("a virtual machine: its tree is the hypervisor's")
+        return
+    by_uplink: dict[str, list[PciDevice]] = {}
+    for device in cards:
+        path = known(device.path)
+        by_uplink.setdefault(path[0] if path else device.bdf, []).append(device)
+    for root, group in sorted(by_uplink.items()):
+        if len(group) < 2:
+            yield passes("an uplink of its own", group[0].bdf)
+            continue
+        port = next((d for d in facts.pcie.devices if d.bdf == root), None)
+        below = sum(_gb_s(d) for d in group)
+        above = _gb_s(port) if port else _gb_s(group[0])
+        words = f"{len(group)} GPUs share one uplink: {below:.0f} GB/s of links on {above:.0f}"
+        shown = evidence("path", ", ".join(d.bdf for d in group))
+        # Two GPUs behind a switch is how these servers are built; it is worth knowing, and no fault.
+        if below > 2.05 * above:
+            yield fails(words, root, evidence=shown)
+        else:
+            yield fails(words, root, priority=P2, evidence=shown)
+
+
+def _gb_s(device: PciDevice) -> float:
+    return LANE_GB_S.get(known(device.max_speed_gt_s), 0.0) * known(device.max_width)
+
+
+def _uplink_pattern(facts: Facts) -> str:
+    """Whether a bandwidth matrix falls into equal blocks that are slower inside than between."""
+    test = facts.p2p.test
+    for title, cells in () if is_unknown(test) else test.bandwidth:
+        if "idirectional" not in title or len({a for a, _ in cells}) < 4:
+            continue
+        off = {pair: value for pair, value in cells.items() if pair[0] != pair[1]}
+        middle = sorted(off.values())[len(off) // 2]
+        slow = [pair for pair, value in off.items() if value < 0.85 * max(off.values())]
+        fast = [pair for pair in off if pair not in slow]
+        if slow and fast and max(off[p] for p in slow) < min(off[p] for p in fast):
+            return f"{min(off.values()):.1f} against {max(off.values()):.1f} GB/s, median {middle:.1f}"
+    return ""
+
+
+@check("pcie.gpu-behind-chipset", P1, HOST_ONLY)
+def chipset(facts: Facts) -> Iterator[Verdict]:
+    """No GPU hangs on the chipset's lanes.
+
+    Effect: it shares a narrow link with disks and USB; every group it is in runs at that pace
+    Sure: high
+    Fix: a slot with lanes of the processor; topo -m cannot show the difference
+    Undo: nothing to undo
+    Wrong when: the card only draws the screen
+    Source: club-3090 thread 895; pci.ids, chipset bridges
+    """
+    test = facts.p2p.test
+    for _, _, line in () if is_unknown(test) else test.pairings:
+        if "chipset" in line.lower():
+            yield fails("the report says so, and its bandwidth agrees", evidence=evidence("bandwidth", line))
+            return
+    if is_unknown(facts.pcie.devices) and not is_unknown(test) and test.pairings:
+        yield unknown(
+            "pairs differ in bandwidth; attach `lspci -tv` and `lspci -nn` to see what is above each GPU"
+        )
+        return
+    by_bdf = {device.bdf: device for device in facts.pcie.devices}
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        for step in known(device.path):
+            port = by_bdf.get(step)
+            if port is None or is_unknown(port.vendor) or is_unknown(port.device):
+                continue
+            if is_chipset_bridge(port.vendor, port.device, port.bdf):
+                yield fails(
+                    "attached through the chipset",
+                    device.bdf,
+                    evidence=evidence("path", f"{step} {port.name}"),
+                )
+                return
+        yield passes("lanes of the processor", device.bdf)
+
+    if virtual(facts):
+        yield not_applicable("a virtual machine: its tree is the hypervisor's")
+    else:
+        yield from each(gpu_devices(facts), lambda device: device.bdf, judge)
+
+
+@check("pcie.atomics", P1, FIRMWARE)
+def atomics(facts: Facts) -> Iterator[Verdict]:
+    """Ports above AMD GPUs route atomic operations.
+
+    Effect: ROCm refuses the GPU or falls back
+    Sure: medium
+    Fix: another slot or board; QEMU's pcie-root-port option for guests
+    Undo: nothing to undo
+    Wrong when: all GPUs are NVIDIA's, whose software does not need them
+    Source: PCI Express Base Specification, AtomicOp; AMD ROCm, PCIe atomics
+    """
+    if reason := no_amd(facts):
+        yield not_applicable(reason)
+        return
+    by_bdf = {device.bdf: device for device in facts.pcie.devices}
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        for step in known(device.path):
+            config = known(by_bdf[step].config)
+            if known(config.atomic_egress_blocked):
+                yield fails(f"{step} blocks atomics", device.bdf, evidence=evidence("DevCtl2", "EgressBlck+"))
+                return
+            if config.port in ("upstream", "downstream") and not known(config.atomic_routing):
+                yield fails(f"{step} routes no atomics", device.bdf, evidence=evidence("DevCap2", "Routing-"))
+                return
+            if config.port == "root" and not known(config.atomic_completer_64):
+                yield fails(
+                    f"{step} completes no 64-bit atomics", device.bdf, evidence=evidence("DevCap2", "64bit-")
+                )
+                return
+        yield passes("atomics are routed", device.bdf)
+
+    yield from each(
+        (d for d in gpu_devices(facts) if not is_unknown(d.vendor) and d.vendor == 0x1002),
+        lambda d: d.bdf,
+        judge,
+    )
+
+
+@check("pcie.ats", P2, FIRMWARE)
+def ats(facts: Facts) -> Iterator[Verdict]:
+    """Address translation services are as this kind of host wants them.
+
+    Effect: under ACS with translation they let peers talk directly; on bare metal they only add lookups
+    Sure: medium
+    Fix: the NIC vendor's tool (ATS_ENABLED)
+    Undo: the tool again
+    Wrong when: the opposite kind of host: guests want it on
+    Source: AMD ROCm cluster networking guide; NVIDIA CUDA GPUDirect RDMA guide
+    """
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        on = known(device.config).ats
+        if on is None:
+            return
+        if known(on) and not iommu_translates(facts):
+            yield fails(
+                "ATS is on without translation",
+                device.bdf,
+                priority=P2,
+                evidence=evidence("ATSCtl", "Enable+"),
+            )
+        else:
+            yield passes("ATS is " + ("on" if on else "off"), device.bdf)
+
+    yield from each((d for d in facts.pcie.devices if d.kind == "nic"), lambda device: device.bdf, judge)
+
+
+@check("pcie.p2p-write-collapse", P1, NONE)
+def collapse(facts: Facts) -> Iterator[Verdict]:
+    """Peer writes of two GPUs of one switch to different roots do not collapse.
+
+    Effect: 37 GB/s fall to 2.7 on one platform; reads are not touched, and no host setting was found that helps
+    Sure: medium
+    Fix: group ranks so that such pairs do not write at once, or another switch firmware
+    Undo: nothing to undo
+    Wrong when: other switches: only a test of concurrent writes shows it
+    Source: rtx6kpro, report on the ASUS ESC8000A-E13P (PEX890xx with EPYC Turin)
+    """
+    test = facts.p2p.test
+    if not is_unknown(test):
+        single = [rate for pairs, rate, _ in test.pairings if len(pairs) == 1]
+        several = [(rate, line) for pairs, rate, line in test.pairings if len(pairs) > 1]
+        low = [
+            (rate, line) for rate, line in several if rate < 0.3 * max([*single, *(r for r, _ in several)])
+        ]
+        if low:
+            yield fails(
+                "concurrent peer writes collapse", evidence=lines("bandwidth", (line for _, line in low))
+            )
+            return
+    switches = _big_switches(facts)
+    if len(gpus(facts) if not is_unknown(facts.driver.gpus) else gpu_devices(facts)) < 3 or not switches:
+        yield not_applicable("no GPUs behind several switches")
+    elif switches & set(_BROADCOM) or 0x11F8 in switches:
+        yield unknown(
+            "switches of a kind that did this elsewhere; only `uncork gate` shows it, by writing at once"
+        )
+    else:
+        yield unknown("only `uncork gate` shows it, by writing at once")
+
+
+def _big_switches(facts: Facts) -> set[int]:
+    """Vendors of switches that have GPUs below them."""
+    above = {step for d in gpu_devices(facts) if not is_unknown(d.path) for step in d.path[1:]}
+    return {d.vendor for d in facts.pcie.devices if d.bdf in above and not is_unknown(d.vendor)}
