@@ -94,7 +94,10 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """Several transfers at once: the aggregate in GB/s with its samples, and what single pairs add up to."""
+    """Several transfers at once: the aggregate in GB/s with its samples, and what single pairs add up to.
+
+    `flows_gb_s` is the rate of each pair in the last sample.
+    """
 
     name: str
     direction: str
@@ -102,6 +105,7 @@ class Pattern(msgspec.Struct, frozen=True):
     gb_s: float | None
     samples: tuple[float, ...]
     bound_gb_s: float | None
+    flows_gb_s: tuple[float, ...] = ()
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ class Run:
         self.refused: dict[Pair, str] = {}
         self.flags: dict[Pair, Flagged | Unknown] = {}
         self.cells: dict[tuple[Way, Pair], Estimate] = {}
+        self.slow: set[Pair] = set()
         self.disturbed: dict[tuple[Way, Pair], bool] = {}
         self.matrices: list[Matrix] = []
         self.patterns: list[Pattern] = []

@@ -62,6 +62,8 @@ def bandwidth(run: Run) -> CriterionResult:
                 missing.append(f"{run.pair((cell.src, cell.dst))} {way[0]} {way[1]}: {cell.why}")
             elif trouble := _below(run, way, cell, bars[cell.src, cell.dst]):
                 troubles.append(trouble)
+                if trouble.blocking and way[0] is Engine.COPY:
+                    run.slow.add((cell.src, cell.dst))
         troubles += _asymmetry(run, way, judged)
     if unstable > max(1, limits.UNSTABLE_FRACTION * cells):
         missing.append(
