@@ -7,7 +7,7 @@ from uncork.explorers.gpu_windows import gpu_windows
 from uncork.host import Host
 from uncork.model.facts.firmware import Attribute, Channel, Dimm, FirmwareFacts
 from uncork.model.unknown import Unknown
-from uncork.parsers import smbios
+from uncork.parsers import dmesg, smbios
 
 _DMI = ("sys_vendor", "product_name", "board_name", "bios_vendor", "bios_version", "bios_date")
 _CPU = "/sys/devices/system/cpu"
@@ -44,7 +44,24 @@ def explore(host: Host) -> FirmwareFacts:
         virtual_functions=virtual,
         sriov_capable=capable,
         vfio=_vfio(host),
-        bios_said="\n".join(reading.attached(host, "bios")),
+        bar_failures=_bar_failures(host),
+        today=_today(host),
+    )
+
+
+def _today(host: Host) -> str | Unknown:
+    found = host.query("today:")
+    return found if isinstance(found, Unknown) else str(found)
+
+
+def _bar_failures(host: Host) -> tuple[str, ...] | Unknown:
+    log = reading.kernel_log(host)
+    if isinstance(log, Unknown):
+        return log
+    return tuple(
+        failure.text
+        for failure in dmesg.parse(log).bar_failures
+        if failure.bar in (0, 1, 2, 3) and (failure.size_bytes or 0) >= 128 << 20
     )
 
 

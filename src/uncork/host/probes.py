@@ -1,6 +1,7 @@
 """Questions that a plain read cannot answer, asked without changing anything."""
 
 import ctypes
+import datetime
 import os
 import stat
 
@@ -140,3 +141,8 @@ def weights(folder: str) -> object | Unknown:
         return sum(os.stat(os.path.join(blobs if hashed else folder, name)).st_size for name in chosen)
     except OSError as error:
         return Unknown(f"{folder}: {error.strerror}", absent=isinstance(error, FileNotFoundError))
+
+
+def today(_: str) -> object | Unknown:
+    """The day of the reading, so that a recorded host is judged as of then."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -39,6 +39,7 @@ SOURCES: dict[str, Callable[[str], object | Unknown]] = {
     "mempolicy": probes.mempolicy,
     "clock": probes.clock,
     "weights": probes.weights,
+    "today": probes.today,
 }
 
 

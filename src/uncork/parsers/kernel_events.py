@@ -33,10 +33,6 @@ _KINDS: dict[str, tuple[tuple[str, ...], re.Pattern[str]]] = {
         ("EDAC", "Memory failure"),
         re.compile(r"EDAC .*\b\d+ (CE|UE)\b|Memory failure: 0x"),
     ),
-    "windows_unassigned": (
-        ("assign",),
-        re.compile(r"(BAR|bridge window|VF BAR) ?.*(failed to assign|can't assign; no space|no space for)"),
-    ),
     "apic": (
         ("APIC", "x2apic"),
         re.compile(

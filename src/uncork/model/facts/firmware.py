@@ -76,4 +76,5 @@ class FirmwareFacts(msgspec.Struct, frozen=True):
     virtual_functions: dict[str, int] | Unknown  # PCI function → active virtual functions
     sriov_capable: tuple[str, ...] | Unknown
     vfio: tuple[str, ...] | Unknown  # PCI functions that vfio-pci holds
-    bios_said: str  # attached BIOS set-up keys
+    bar_failures: tuple[str, ...] | Unknown  # log lines: a GPU's window found no room and got none later
+    today: str | Unknown  # the day of the reading, ISO

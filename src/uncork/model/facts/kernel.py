@@ -35,7 +35,6 @@ class KernelEvents(msgspec.Struct, frozen=True):
     clock_unstable: tuple[str, ...] = ()
     machine_checks: tuple[str, ...] = ()
     memory_errors: tuple[str, ...] = ()
-    windows_unassigned: tuple[str, ...] = ()  # BARs and bridge windows
     apic: tuple[str, ...] = ()
     no_cppc: tuple[str, ...] = ()
     memory_encryption: tuple[str, ...] = ()
