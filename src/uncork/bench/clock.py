@@ -6,12 +6,15 @@ within a level voids it.  Source: Linux Documentation/core-api/timekeeping.rst.
 
 from __future__ import annotations
 
+import struct
 import time
 from array import array
 
 # SO_TIMESTAMPNS of asm-generic/socket.h, and what its control message is called; the socket module lacks it.
 SO_TIMESTAMPNS = 35
 STEP_NS = 1_000_000
+NO_KERNEL = bytes(8)  # the seconds of a stamp of our own
+_TIMESPEC = struct.Struct("@qq")
 
 
 def realtime_offset_ns() -> int:
@@ -26,10 +29,16 @@ def realtime_offset_ns() -> int:
     return best
 
 
-def to_monotonic(stamps: list[bytes], offset_ns: int) -> tuple[array[int], bool]:
+def stamp_ns(stamp: bytes | bytearray) -> int:
+    """One stamp in nanoseconds of its own clock."""
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    return int(seconds * 1_000_000_000 + nanoseconds)
+
+
+def to_monotonic(stamps: bytearray, offset_ns: int) -> tuple[array[int], bool]:
     """Stamps (struct timespec, or zero seconds and monotonic nanoseconds where the kernel gave none) as
     monotonic nanoseconds, and whether all came from the kernel."""
-    pairs = array("q", b"".join(stamps))
+    pairs = array("q", bytes(stamps))
     seconds, nanoseconds = pairs[::2], pairs[1::2]
     kernel = 0 not in seconds
     if kernel:

@@ -199,13 +199,18 @@ def _verdict(overall: tuple[Difference, ...]) -> Judgement:
 
 def _sentence(judgement: Judgement, overall: tuple[Difference, ...]) -> str:
     telling = [one for one in overall if one.judgement is judgement] or list(overall)
-    parts = [
-        f"{one.metric} {one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"
-        if math.isfinite(one.high)
-        else f"{one.metric} {one.ratio - 1:+.1%} (one repeat: no interval)"
-        for one in telling
-    ]
-    return f"{judgement.value}: " + "; ".join(parts)
+    return f"{judgement.value}: " + "; ".join(
+        f"{one.metric} {one.ratio - 1:+.1%} ({interval_words(one)})" for one in telling
+    )
+
+
+def interval_words(one: Difference) -> str:
+    """The interval of a ratio as a person reads it; one wider than tenfold says that the repeats settle nothing."""
+    if not math.isfinite(one.high):
+        return "one repeat: no interval"
+    if one.high > 10 * max(one.low, 1e-9):
+        return "the repeats differ too much for an interval"
+    return f"{one.low - 1:+.1%} to {one.high - 1:+.1%}"
 
 
 def _notes(before: BenchRun, after: BenchRun) -> tuple[str, ...]:

@@ -4,11 +4,12 @@ Nothing here runs while tokens arrive. Every piece of a response knows the read 
 gets the time at which its last byte arrived.
 """
 
-from itertools import accumulate
-
 import msgspec
 
 HEAD_END = b"\r\n\r\n"
+# Stands for a read that was one chunk with one token event and nothing else (plain.py). It is an object of its
+# own, known by identity; it ends as such a read does.
+PLAIN = bytes(bytearray(b"\r\n"))
 
 
 class Response(msgspec.Struct):
@@ -69,110 +70,134 @@ def ended(parts: list[bytes], head: Head) -> bool:
     """Whether the pieces hold the whole body; asked only when the last piece ends like an end."""
     if head.chunked:
         tail = b"".join(parts[-4:])[-512:]
-        return tail.endswith(b"\r\n0\r\n\r\n") or _walks_to_end(b"".join(parts), head)
+        return tail.endswith(b"\r\n0\r\n\r\n") or (tail.endswith(b"\r\n\r\n") and _walks_to_end(parts, head))
     if head.content_length >= 0:
         return sum(map(len, parts)) >= head.length + head.content_length
     return head.status in (204, 304)
 
 
-def _walks_to_end(raw: bytes, head: Head) -> bool:
-    try:
-        return _dechunk(raw, head.length)[2]
-    except ValueError:
-        return True  # garbage: no more bytes will mend it; the caller reports it
+def _walks_to_end(parts: list[bytes], head: Head) -> bool:
+    """Follow the chunk sizes: for servers whose events end in CRLF CRLF, and for trailers."""
+    _, _, complete, garbage = _bodies(parts, head.length)
+    return complete or bool(garbage)  # no more bytes will mend garbage; the record says what it was
 
 
 def take_apart(parts: list[bytes], framing: str) -> Response:
     """Split a whole (or broken-off) response into events. Never raises; `garbage` says what was wrong."""
-    raw = b"".join(parts)
     try:
-        head = parse_head(raw)
+        head = parse_head(b"".join(parts[:4])) or parse_head(b"".join(parts))
     except ValueError as error:
         return Response(0, False, False, False, [], [], b"", str(error))
     if head is None:
         return Response(0, False, False, False, [], [], b"", "")
-    garbage = ""
     if head.chunked:
-        try:
-            pieces, ends, complete = _dechunk(raw, head.length)
-        except ValueError as error:
-            pieces, ends, complete, garbage = [], [], False, str(error)
+        pieces, reads, complete, garbage = _bodies(parts, head.length)
     else:
-        body = raw[head.length :]
-        pieces, ends = [body], [len(raw)]
+        body = b"".join(parts)[head.length :]
         complete = head.content_length < 0 or len(body) >= head.content_length
+        pieces, reads, garbage = *_after_head(parts, head.length), ""
     if head.status != 200 or not (head.stream or framing == "ndjson"):
-        return Response(
-            head.status, head.chunked, head.keep_alive, complete, [], [], b"".join(pieces), garbage
-        )
+        body = b"".join(pieces)
+        return Response(head.status, head.chunked, head.keep_alive, complete, [], [], body, garbage)
     separator = b"\n" if framing == "ndjson" else _separator(pieces)
-    events, offsets = _split(pieces, ends, separator)
-    reads = _locate(offsets, list(accumulate(map(len, parts))))
-    return Response(head.status, head.chunked, head.keep_alive, complete, events, reads, b"", garbage)
+    events, event_reads = _split(pieces, reads, separator)
+    return Response(head.status, head.chunked, head.keep_alive, complete, events, event_reads, b"", garbage)
 
 
-def _dechunk(raw: bytes, at: int) -> tuple[list[bytes], list[int], bool]:
-    """Chunks, the offset in `raw` at which each ends, and whether the last chunk was there."""
+def _after_head(parts: list[bytes], length: int) -> tuple[list[bytes], list[int]]:
+    """The reads without the head, each with its number."""
+    first = 0
+    while first < len(parts) and length >= len(parts[first]):
+        length -= len(parts[first])
+        first += 1
+    rest = parts[first:]
+    if rest and length:
+        rest[0] = rest[0][length:]
+    return rest, list(range(first, len(parts)))
+
+
+def _bodies(parts: list[bytes], head_length: int) -> tuple[list[bytes], list[int], bool, str]:
+    """Chunk payloads after the head, the read each came in, whether the body is whole, what was wrong."""
+    rest, numbers = _after_head(parts, head_length)
+    return _dechunk(rest, numbers[0] if numbers else 0)
+
+
+def split_chunks(data: bytes) -> list[bytes]:
+    """The payloads of whole chunks."""
+    return _dechunk([data], 0)[0]
+
+
+def _dechunk(parts: list[bytes], first: int) -> tuple[list[bytes], list[int], bool, str]:
+    """Chunk payloads, or what has come of them, each with its read. A chunk in one read stays one piece."""
     pieces: list[bytes] = []
-    ends: list[int] = []
-    find, total = raw.find, len(raw)
-    while True:
-        eol = find(b"\r\n", at, at + 64)
-        if eol < 0:
-            if total - at > 20:
-                raise ValueError("a chunk has no size")
-            return pieces, ends, False
-        try:
-            size = int(raw[at:eol].partition(b";")[0], 16)
-        except ValueError:
-            raise ValueError(f"a chunk size is {raw[at:eol][:20]!r}") from None
-        if size == 0:
-            return pieces, ends, find(b"\r\n", eol + 2) >= 0
-        at = eol + 2 + size
-        if at > total:
-            pieces.append(raw[eol + 2 :])
-            ends.append(total)
-            return pieces, ends, False
-        pieces.append(raw[eol + 2 : at])
-        ends.append(at)
-        at += 2
+    reads: list[int] = []
+    need, carry = 0, b""  # bytes to the end of the current chunk and its CRLF; a chunk head cut in two
+    for read, part in enumerate(parts, first):
+        if part is PLAIN:
+            pieces.append(part)
+            reads.append(read)
+            continue
+        data = carry + part if carry else part
+        carry = b""
+        at, total = 0, len(data)
+        while at < total:
+            if not need:
+                eol = data.find(b"\r\n", at, at + 64)
+                if eol < 0:
+                    if total - at > 20:
+                        return pieces, reads, False, "a chunk has no size"
+                    carry = data[at:]
+                    break
+                try:
+                    need = int(data[at:eol], 16) + 2
+                except ValueError:
+                    try:
+                        need = int(data[at:eol].partition(b";")[0], 16) + 2
+                    except ValueError:
+                        return pieces, reads, False, f"a chunk size is {data[at:eol][:20]!r}"
+                if need < 2:
+                    return pieces, reads, False, f"a chunk size is {data[at:eol][:20]!r}"
+                at = eol + 2
+                if need == 2:  # the last chunk; trailers may follow, then a blank line
+                    rest = b"".join([data[at:], *parts[read - first + 1 :]])
+                    return pieces, reads, rest.startswith(b"\r\n") or b"\r\n\r\n" in rest, ""
+            end = at + need
+            if end <= total:
+                if need > 2:
+                    pieces.append(data[at : end - 2])
+                    reads.append(read)
+                at, need = end, 0
+            else:
+                if at < min(total, end - 2):
+                    pieces.append(data[at : min(total, end - 2)])
+                    reads.append(read)
+                need, at = end - total, total
+    return pieces, reads, False, ""
 
 
 def _separator(pieces: list[bytes]) -> bytes:
     return b"\r\n\r\n" if any(b"\r\n\r\n" in piece for piece in pieces[:2]) else b"\n\n"
 
 
-def _split(pieces: list[bytes], ends: list[int], separator: bytes) -> tuple[list[bytes], list[int]]:
-    """Events and the raw offset of each one's end. An event may span chunks; a chunk may hold several."""
+def _split(pieces: list[bytes], reads: list[int], separator: bytes) -> tuple[list[bytes], list[int]]:
+    """Events and the read in which each ended. An event may span pieces; a piece may hold several."""
     events: list[bytes] = []
-    offsets: list[int] = []
+    found: list[int] = []
     width = len(separator)
     carry = b""
-    for piece, end in zip(pieces, ends, strict=True):
-        if not carry and piece.find(separator) == len(piece) - width:
-            events.append(piece[:-width])  # the usual case: one chunk, one event
-            offsets.append(end)
+    for piece, read in zip(pieces, reads, strict=True):
+        if piece is PLAIN:
+            events.append(piece)
+            found.append(read)
             continue
-        text = carry + piece
-        start = end - len(text)  # right for the bytes of this chunk, which is where every event here ends
-        at = 0
-        while (stop := text.find(separator, at)) >= 0:
-            events.append(text[at:stop])
-            at = stop + width
-            offsets.append(start + at)
-        carry = text[at:]
-    return events, offsets
-
-
-def _locate(offsets: list[int], read_ends: list[int]) -> list[int]:
-    """For each offset the first read that reached it."""
-    found: list[int] = []
-    read = 0
-    for offset in offsets:
-        while read_ends[read] < offset:
-            read += 1
-        found.append(read)
-    return found
+        if not carry and piece.endswith(separator) and piece.find(separator) == len(piece) - width:
+            events.append(piece[:-width])  # the usual case: one chunk, one event
+            found.append(read)
+            continue
+        *whole, carry = (carry + piece).split(separator)
+        events += whole
+        found += [read] * len(whole)
+    return events, found
 
 
 def payload(event: bytes) -> bytes:

@@ -10,7 +10,8 @@ import msgspec
 
 from uncork.bench import api as dialects
 from uncork.bench.endpoint import Endpoint, parse_endpoints, tls_context
-from uncork.bench.loop import Job, Loop, LoopFigures, LoopPlan
+from uncork.bench.gauge import LoopFigures
+from uncork.bench.loop import Job, Loop, LoopPlan
 from uncork.bench.pool import Pool
 from uncork.bench.probe import find_api, find_model
 from uncork.bench.prompts import Lengths, jobs, random_prompts
@@ -126,7 +127,9 @@ def run_level(
     )
     result = summarise(records, [figures], setting, spec.objectives)
     if seen is not None:
-        result = msgspec.structs.replace(result, telemetry=seen.telemetry, disturbances=seen.disturbances)
+        result = msgspec.structs.replace(
+            result, telemetry=seen.telemetry, disturbances=(*result.disturbances, *seen.disturbances)
+        )
     return Outcome(result, records, figures.died)
 
 
@@ -140,13 +143,12 @@ def send(
     """Run the loop over new connections; the records in the order of their index."""
     records: list[Record] = []
 
-    def keep(exchange: Exchange, offset_ns: int, blind: list[tuple[int, int]]) -> tuple[int, int, int]:
+    def keep(exchange: Exchange, offset_ns: int, blind: list[tuple[int, int]]) -> Record:
         record = read_exchange(exchange, reader, offset_ns, blind)
         records.append(record)
-        events = record.event_ns
-        gap = (events[-1] - events[0]) // (len(events) - 1) if len(events) > 1 else 0
-        return gap, len(events), record.merged
+        return record
 
+    shape = None if reader.save_text else target.api.shape
     pool = target.pool()
     try:
         try:
@@ -156,7 +158,7 @@ def send(
                 f"No connection to {target.endpoints[0].url} ({error.strerror or error}); nothing was sent.",
                 next="check that the server runs and that --endpoint is right",
             ) from error
-        figures = Loop(plan, pool, work, keep, show).run()
+        figures = Loop(plan, pool, work, keep, shape, show).run()
     finally:
         pool.close()
     return sorted(records, key=lambda record: record.index), figures

@@ -1,7 +1,7 @@
 """The event loop of the load generator: one thread, one epoll, plain sockets.
 
 It does as little as possible while tokens arrive: read, keep the bytes and the kernel's stamp. Because the
-stamp is the kernel's, the loop may look late on purpose (a tick of at most 1 ms serves many sockets in one
+stamp is the kernel's, the loop may look late on purpose (a tick of at most 2 ms serves many sockets in one
 wake-up) and may take apart ended answers between looks; neither moves a measured time. What it could not
 look at for too long is kept in `blind`, and its own lag is measured at every turn.
 """
@@ -11,24 +11,22 @@ from __future__ import annotations
 import gc
 import select
 import time
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
 import msgspec
 
-from uncork.bench.clock import STEP_NS, realtime_offset_ns
+from uncork.bench.digest import Digest
+from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.http1 import ended, parse_head
+from uncork.bench.plain import PLAIN, TRIES, Plain, last_event
 from uncork.bench.pool import Pool
-from uncork.bench.records import Exchange
+from uncork.bench.records import Exchange, Record
 from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_stamp
 
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
-BLIND_NS = 2_000_000
-TICK_NS = 1_000_000
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
-SAMPLES = 1_000_000
 LOOK_ROUND_NS = 100_000_000
 
 Job = tuple[int, bytes, int, int]  # index, body, input tokens aimed at, output tokens asked for
@@ -47,51 +45,34 @@ class LoopPlan(msgspec.Struct, frozen=True, kw_only=True):
     start_at_ns: int = 0
 
 
-class LoopFigures(msgspec.Struct):
-    """What the loop measured about itself."""
-
-    started_ns: int = 0
-    ended_ns: int = 0
-    cpu_ns: int = 0
-    thread_ns: int = 0
-    lags_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
-    turns_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
-    lag_max_ns: int = 0
-    turn_max_ns: int = 0
-    stepped: bool = False  # the wall clock was set during the level
-    died: str = ""  # why the server counts as gone
-    limited: bool = False  # the level's time limit ended it
-
-
 class Loop:
-    """Sends jobs and hands every ended exchange to `keep(exchange, clock_offset_ns, blind)`, which returns
-    the mean gap between its events in ns (0: unknown) and how many of its events were merged."""
+    """Sends jobs over a pool and gives every ended exchange to `keep`, which makes and stores its record.
+
+    `shape` finds the bytes around the text of a plain token event (plain.py), None to keep all bytes.
+    """
 
     def __init__(
         self,
         plan: LoopPlan,
         pool: Pool,
         jobs: Iterator[Job],
-        keep: Callable[[Exchange, int, list[tuple[int, int]]], tuple[int, int, int]],
+        keep: Callable[[Exchange, int, list[tuple[int, int]]], Record],
+        shape: Callable[[bytes], tuple[bytes, bytes] | None] | None = None,
         progress: Progress = lambda ended, failed, in_flight: None,
     ) -> None:
         self.plan = plan
         self.pool = pool
         self.jobs = jobs
-        self.keep = keep
+        self.shape = shape
         self.progress = progress
         self.figures = LoopFigures()
-        self.blind: list[tuple[int, int]] = []
-        self.waiting: deque[Exchange] = deque()  # ended, not yet taken apart
+        self.gauge = Gauge(self.figures)
+        self.digest = Digest(self.gauge, keep)
         self.due: deque[tuple[int, Connection | None]] = deque()
         self.ahead: deque[Job] = deque()
-        self.offset_ns = realtime_offset_ns()
         self.in_flight = 0
         self.ended = 0
         self.failed = 0
-        self.tick_ns = TICK_NS // 4
-        self.events = 0
-        self.merged = 0
         self.stop_ns = 0
         self.next_look_ns = 0
         self.no_more_jobs = False
@@ -109,7 +90,7 @@ class Loop:
             self._start()
             self._turn_until_done()
             self.figures.ended_ns = time.monotonic_ns()
-            self._take_apart(until_ns=None)
+            self.digest.take_apart(until_ns=None)
             self.figures.cpu_ns = time.process_time_ns() - cpu_ns
             self.figures.thread_ns = time.thread_time_ns() - thread_ns
         finally:
@@ -144,15 +125,15 @@ class Loop:
             turn_ns, back = called - back, clock()
             if ready:
                 self._read(ready, back, turn_ns)
-                if self.tick_ns and self.in_flight >= TICK_FROM:
-                    self._idle(back + self.tick_ns)
-                elif self.waiting:
-                    self._take_apart(until_ns=back + BLIND_NS // 4)
-            elif self.waiting:
-                self._take_apart(until_ns=back + BLIND_NS // 2)
+                if self.digest.tick_ns and self.in_flight >= TICK_FROM:
+                    self._idle(back + self.digest.tick_ns)
+                elif self.digest.waiting:
+                    self.digest.take_apart(until_ns=back + BLIND_NS // 4)
+            elif self.digest.waiting:
+                self.digest.take_apart(until_ns=back + BLIND_NS // 2)
 
     def _wait_s(self, now: int) -> float:
-        if self.waiting:
+        if self.digest.waiting:
             return 0.0
         until = self.next_look_ns
         if self.due and self.due[0][0] < until:
@@ -167,8 +148,8 @@ class Loop:
 
     def _idle(self, until: int) -> None:
         """Use the rest of a tick: take apart what has ended, then sleep."""
-        if self.waiting:
-            self._take_apart(until_ns=until)
+        if self.digest.waiting:
+            self.digest.take_apart(until_ns=until)
         if self.due and self.due[0][0] < until:
             until = self.due[0][0]
         rest_ns = until - time.monotonic_ns()
@@ -181,11 +162,7 @@ class Loop:
         first_stamp = b""
         for fd, mask in ready:
             link = links.get(fd)
-            if link is None:
-                continue
-            if mask & OUT and not self._writable(link):
-                continue
-            if mask == OUT:
+            if link is None or (mask & OUT and not self._writable(link)) or mask == OUT:
                 continue
             try:
                 data, control, _, _ = link.recvmsg(READ_BYTES, CONTROL_BYTES)
@@ -194,39 +171,30 @@ class Loop:
             except OSError as error:
                 self._lost(link, error.strerror or type(error).__name__)
                 continue
-            exchange = link.exchange
-            if exchange is None or link.head is None or link.tls is not None or not data:
+            add, add_stamp = link.add, link.add_stamp
+            if add is None or add_stamp is None or not data:
                 first_stamp = self._first(link, data, control) or first_stamp
                 continue
             stamp = control[0][2] if control else user_stamp()
-            exchange.parts.append(data)
-            exchange.stamps.append(stamp)
-            if not first_stamp:
-                first_stamp = stamp
-            if not link.head.chunked or data[-4:] == b"\r\n\r\n" or len(data) < 5:
+            add_stamp(stamp)
+            first_stamp = first_stamp or stamp
+            plain = link.plain
+            if plain is not None:
+                n = len(data)
+                prefix = plain.prefixes.get(n) or plain.prefix(n)
+                if (
+                    data.startswith(prefix)
+                    and data.endswith(plain.suffix)
+                    and data.find(b'"', len(prefix), n - plain.suffix_len) < 0
+                ):
+                    add(PLAIN)
+                    continue
+            add(data)
+            if data[-4:] == b"\r\n\r\n" or len(data) < 5:
                 self._maybe_ended(link)
-        self._note_turn(first_stamp, back, turn_ns)
-
-    def _note_turn(self, stamp: bytes, back: int, turn_ns: int) -> None:
-        figures = self.figures
-        if stamp:
-            seconds = int.from_bytes(stamp[:8], "little")
-            if seconds:
-                kernel = seconds * 1_000_000_000 + int.from_bytes(stamp[8:16], "little") - self.offset_ns
-                lag = back - kernel
-                if lag > 0:
-                    if lag > figures.lag_max_ns:
-                        figures.lag_max_ns = lag
-                    if len(figures.lags_ns) < SAMPLES:
-                        figures.lags_ns.append(lag)
-                    if lag > turn_ns:
-                        turn_ns = lag
-        if turn_ns > figures.turn_max_ns:
-            figures.turn_max_ns = turn_ns
-        if len(figures.turns_ns) < SAMPLES:
-            figures.turns_ns.append(turn_ns)
-        if turn_ns > BLIND_NS:
-            self.blind.append((back - turn_ns, back))
+            elif self.shape is not None and link.tries < TRIES:
+                self._learn(link, data)
+        self.gauge.note_turn(first_stamp, back, turn_ns)
 
     def _first(self, link: Connection, data: bytes, control: list[tuple[int, int, bytes]]) -> bytes:
         """The reads that are not the usual one: the head, TLS, the end of a connection, an idle socket."""
@@ -240,15 +208,25 @@ class Loop:
         if exchange is None or not data:
             return b""
         exchange.parts.append(data)
-        exchange.stamps.append(stamp)
+        exchange.stamps.extend(stamp)
         if link.head is None:
             try:
                 link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
             except ValueError as error:
                 self._end(link, "garbage", str(error), reuse=False)
+            if link.head is not None and link.head.chunked and link.tls is None:
+                link.add, link.add_stamp = exchange.parts.append, exchange.stamps.extend
         if link.head is not None:
             self._maybe_ended(link)
         return stamp
+
+    def _learn(self, link: Connection, data: bytes) -> None:
+        """Learn what a plain token event of this answer looks like."""
+        link.tries += 1
+        event = last_event(data)
+        around = self.shape(event) if self.shape is not None and event is not None else None
+        if around is not None:
+            link.plain = Plain(*around)
 
     def _maybe_ended(self, link: Connection) -> None:
         assert link.exchange is not None and link.head is not None
@@ -297,7 +275,8 @@ class Loop:
         """An exchange is over; its slot goes on with the next job at once."""
         exchange = link.exchange
         assert exchange is not None
-        link.exchange = link.head = link.unsent = None
+        link.exchange = link.head = link.unsent = link.add = link.add_stamp = link.plain = None
+        link.tries = 0
         self._over(exchange, outcome, detail)
         if not reuse or link.endpoint in self.pool.one_shot:
             fresh = None if self._nothing_left() else self._replace(link)
@@ -316,7 +295,7 @@ class Loop:
         self.in_flight -= 1
         self.ended += 1
         self.failed += bool(outcome)
-        self.waiting.append(exchange)
+        self.digest.waiting.append(exchange)
 
     def _nothing_left(self) -> bool:
         return not self.ahead and (self.no_more_jobs or not self._fetch())
@@ -390,30 +369,19 @@ class Loop:
         self.pool.epoll.modify(link.fd, IN)
         return True
 
-    def _take_apart(self, until_ns: int | None) -> None:
-        """Turn ended exchanges into records, as many as fit before `until_ns` (at least one)."""
-        while self.waiting:
-            gap_ns, events, merged = self.keep(self.waiting.popleft(), self.offset_ns, self.blind)
-            self.events += events
-            self.merged += merged
-            if gap_ns:
-                self.tick_ns = min(TICK_NS, gap_ns // 8)
-            if self.merged * 100 > self.events:
-                self.tick_ns = 0
-            if until_ns is not None and time.monotonic_ns() >= until_ns:
-                return
-
     def _look_round(self, now: int) -> None:
         """Ten times a second: wall clock, stalls, progress, jobs ahead."""
         self.next_look_ns = now + LOOK_ROUND_NS
-        if abs(realtime_offset_ns() - self.offset_ns) > STEP_NS:
-            self.figures.stepped = True
+        self.gauge.check_clock()
         self.progress(self.ended, self.failed, self.in_flight)
         while len(self.ahead) < 64 and not self.no_more_jobs:
             self._fetch()
         self.pool.keep_spares(self.in_flight)
-        for link in list(self.pool.links.values()):
+        links = list(self.pool.links.values())
+        for link in links:
             self._check_stall(link, now)
+        if self.ended == 0:
+            self.digest.guess_tick(links[:16])
 
     def _check_stall(self, link: Connection, now: int) -> None:
         exchange = link.exchange

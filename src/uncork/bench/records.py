@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -53,7 +55,7 @@ class Exchange:
         self.endpoint = 0
         self.sent_ns = 0
         self.parts: list[bytes] = []
-        self.stamps: list[bytes] = []
+        self.stamps = bytearray()  # 16 bytes a part: struct timespec
         self.outcome = ""  # set by the loop where the exchange did not end by itself
         self.detail = ""
         self.reconnected = False
@@ -143,13 +145,13 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
     _flag(record, exchange, reading, reader)
     _count_merged(record, reads, stamps, blind)
     if reader.save_text:
-        record.text = "".join(reading.texts)
+        record.text = reading.text()
     return record
 
 
 def _judge(record: Record, exchange: Exchange, response: Response, reading: Reading) -> None:
     outcome, detail = "ok", ""
-    if exchange.outcome:
+    if exchange.outcome and not (exchange.outcome == "truncated" and response.garbage):
         outcome, detail = exchange.outcome, exchange.detail
     elif response.garbage or (not response.status and exchange.parts):
         outcome, detail = "garbage", response.garbage or "the answer has no head"
@@ -209,13 +211,11 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
 
 
 def _count_merged(record: Record, reads: list[int], stamps: array[int], blind: list[tuple[int, int]]) -> None:
-    if len(reads) == len(set(reads)):
-        return
-    before = -1
-    for read in reads:
+    """Events that came in the same read as the one before, and those of them that had to wait for the loop."""
+    for before, read in pairwise(reads):
         if read == before:
             record.merged += 1
-            at = stamps[read]
-            if any(start <= at <= end for start, end in blind):
-                record.merged_late += 1
-        before = read
+            at = bisect_left(blind, (stamps[read], 0))
+            record.merged_late += any(
+                start <= stamps[read] <= end for start, end in blind[max(0, at - 1) : at + 1]
+            )

@@ -5,11 +5,13 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 from uncork.bench.clock import SO_TIMESTAMPNS
 from uncork.bench.endpoint import Endpoint
 from uncork.bench.http1 import Head
+from uncork.bench.plain import Plain
 from uncork.bench.records import Exchange
 from uncork.errors import MeasureFailed
 
@@ -22,17 +24,21 @@ class Connection:
     """One socket and the exchange on it, if any."""
 
     __slots__ = (
+        "add",
+        "add_stamp",
         "endpoint",
         "exchange",
         "fd",
         "head",
         "inline",
+        "plain",
         "recvmsg",
         "seen",
         "seen_index",
         "seen_ns",
         "sock",
         "tls",
+        "tries",
         "unsent",
         "used",
     )
@@ -43,6 +49,11 @@ class Connection:
         self.endpoint = endpoint
         self.recvmsg = sock.recvmsg
         self.exchange: Exchange | None = None
+        # Where pieces and stamps of a chunked answer go; None unless one is being received in plain text.
+        self.add: Callable[[bytes], None] | None = None
+        self.add_stamp: Callable[[bytes], None] | None = None
+        self.plain: Plain | None = None
+        self.tries = 0  # at learning it, in this answer
         self.head: Head | None = None
         self.unsent: memoryview | None = None
         self.tls: Tls | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from uncork.bench import metrics
-from uncork.bench.loop import LoopFigures
+from uncork.bench.gauge import LoopFigures
 from uncork.bench.records import Record
 from uncork.bench.spec import Level, Objectives
 from uncork.model.bench import ClientCheck, Distribution, LevelResult
@@ -99,7 +99,15 @@ def summarise(
         client=check,
         valid=not reason,
         invalid_reason=reason,
+        disturbances=_limited(records, figures),
     )
+
+
+def _limited(records: Sequence[Record], figures: Sequence[LoopFigures]) -> tuple[str, ...]:
+    if not any(f.limited for f in figures):
+        return ()
+    cut = sum(record.outcome == "cancelled" for record in records)
+    return (f"the time limit ended it after {len(records)} requests, {cut} of them unfinished",)
 
 
 def _ms(values: Iterable[float | None]) -> Distribution | None:
@@ -182,7 +190,7 @@ def why_invalid(
         return f"the client was the limit: requests left {check.dispatch_late_p99_ms:.2f} ms late (p99)"
     if check.stamp_source != "kernel" and check.turn_p99_ms > 1.0:
         return f"no kernel stamps, and the client looked only every {check.turn_p99_ms:.1f} ms (p99)"
-    failed = sum(record.outcome != "ok" for record in records)
+    failed = sum(record.outcome not in ("ok", "cancelled") for record in records)
     if failed > math.floor(FAILED_LIMIT * len(records)):
         return f"{failed} of {len(records)} requests failed"
     return ""

@@ -19,7 +19,7 @@ class Reading(msgspec.Struct):
     generations: list[int] = []
     totals: list[int] = []  # tokens so far at each generation, where the server says so
     first_answer: int = -1  # position in `generations` of the first that is not reasoning
-    texts: list[str] = []
+    texts: list[bytes] = []  # of each generation, as it stands inside the quotes of a JSON string
     finish: str = ""
     done: bool = False  # the dialect's own end mark was there
     input_tokens: int | None = None
@@ -28,6 +28,18 @@ class Reading(msgspec.Struct):
     server_id: str = ""
     error: str = ""
     garbage: str = ""
+
+    def text(self) -> str:
+        """The whole answer."""
+        try:
+            return str(msgspec.json.decode(b'"' + b"".join(self.texts) + b'"'))
+        except msgspec.DecodeError:
+            return b"".join(self.texts).decode(errors="replace")
+
+
+def quoted(text: str) -> bytes:
+    """Text as it stands inside the quotes of a JSON string."""
+    return msgspec.json.encode(text)[1:-1]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +60,8 @@ class Api(msgspec.Struct, frozen=True):
     framing: Literal["sse", "ndjson"]
     body: Callable[[Prompt, int, Options], dict[str, Any]]
     read: Callable[[list[bytes]], Reading]
+    # The bytes around the text of a plain token event, where the dialect has such events: see plain.py.
+    shape: Callable[[bytes], tuple[bytes, bytes] | None] | None = None
 
 
 def load(name: str) -> Api:

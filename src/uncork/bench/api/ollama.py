@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading
+from uncork.bench.api import Api, Options, Reading, quoted
 from uncork.bench.workload import Prompt
 
 
@@ -40,7 +40,7 @@ def read(events: list[bytes]) -> Reading:
             if line.response and reading.first_answer < 0:
                 reading.first_answer = len(reading.generations)
             reading.generations.append(index)
-            reading.texts.append(line.response or line.thinking or "")
+            reading.texts.append(quoted(line.response or line.thinking or ""))
         if line.done:
             reading.done = True
             reading.finish = line.done_reason or "stop"

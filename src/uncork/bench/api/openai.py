@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading
-from uncork.bench.http1 import payload
+from uncork.bench.api import Api, Options, Reading, quoted
+from uncork.bench.http1 import PLAIN, payload
 from uncork.bench.workload import Prompt
 
 
@@ -45,79 +45,96 @@ class _Chunk(msgspec.Struct):
     message: Any = None
 
 
-_ONE = msgspec.json.Decoder(_Chunk)
-_MANY = msgspec.json.Decoder(list[_Chunk])
-
-
-def _decode(payloads: list[bytes], reading: Reading) -> list[_Chunk | None]:
-    """All payloads in one call, the usual case; one by one where any of them is not what it should be."""
-    try:
-        return list(_MANY.decode(b"[" + b",".join(payloads) + b"]"))
-    except msgspec.MsgspecError:
-        pass
-    chunks: list[_Chunk | None] = []
-    for text in payloads:
-        try:
-            chunks.append(_ONE.decode(text))
-        except msgspec.MsgspecError:
-            chunks.append(None)
-            reading.garbage = reading.garbage or repr(text[:60])
-    return chunks
+_CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 def read(events: list[bytes]) -> Reading:
     """Read one stream of chat or text completion chunks."""
     reading = Reading()
-    payloads, where = [], []
-    for index, event in enumerate(events):
-        text = payload(event)
-        if text == b"[DONE]":
-            reading.done = True
-        elif text:
-            payloads.append(text)
-            where.append(index)
     totals: list[int] = []
-    known = 0
-    for index, chunk in zip(where, _decode(payloads, reading), strict=True):
-        if chunk is None:
-            continue
-        if chunk.usage is not None:
-            grew = (chunk.usage.completion_tokens or 0) > known
-            known = max(known, chunk.usage.completion_tokens or 0)
-            _usage(reading, chunk.usage)
+    found = reading.generations
+    for index, event in enumerate(events):
+        if event is PLAIN:
+            found.append(index)
         else:
-            grew = False
-        if chunk.choices:
-            _choice(reading, chunk.choices[0], index, grew)
-            if grew and len(totals) < len(reading.generations):
-                totals.append(known)
-        elif chunk.error is not None or chunk.object == "error":
-            reading.error = reading.error or str(chunk.error or chunk.message)[:200]
-        if not reading.server_id and chunk.id:
-            reading.server_id = chunk.id
-    if len(totals) == len(reading.generations):
+            _one(reading, event, index, totals)
+    if len(totals) == len(found):
         reading.totals = totals
     return reading
 
 
+def shape(event: bytes) -> tuple[bytes, bytes] | None:
+    """The bytes before and after the text of an event that is a plain token and nothing else."""
+    reading = Reading()
+    chunk = _one(reading, event, 0, [])
+    if (
+        chunk is None
+        or chunk.usage is not None
+        or not reading.texts
+        or reading.finish
+        or len(chunk.choices) != 1
+    ):
+        return None
+    delta = chunk.choices[0].delta
+    if delta is not None and (delta.role or delta.tool_calls or delta.function_call or delta.audio):
+        return None
+    text = b'"' + reading.texts[0] + b'"'
+    at = event.find(text)
+    if len(text) == 2 or at < 0 or event.find(text, at + 1) >= 0:
+        return None
+    return event[: at + 1], event[at + len(text) - 1 :]
+
+
+def _one(reading: Reading, event: bytes, index: int, totals: list[int]) -> _Chunk | None:
+    """Decode one event into the reading."""
+    data = payload(event)
+    if data == b"[DONE]":
+        reading.done = True
+        return None
+    if not data:
+        return None
+    try:
+        chunk = _CHUNK.decode(data)
+    except msgspec.MsgspecError:
+        reading.garbage = reading.garbage or repr(data[:60])
+        return None
+    if not reading.server_id and chunk.id:
+        reading.server_id = chunk.id
+    grew, known = False, 0
+    if chunk.usage is not None:
+        known = chunk.usage.completion_tokens or 0
+        grew = known > (totals[-1] if totals else 0)
+        _usage(reading, chunk.usage)
+    if chunk.choices:
+        had = len(reading.generations)
+        _choice(reading, chunk.choices[0], index, grew)
+        if grew and len(reading.generations) > had:
+            totals.append(known)
+    elif chunk.error is not None or chunk.object == "error":
+        reading.error = reading.error or str(chunk.error or chunk.message)[:200]
+    return chunk
+
+
 def _choice(reading: Reading, choice: _Choice, index: int, grew: bool) -> None:
+    """Class of one choice: a generation where any channel holds something, or tokens grew unseen."""
     delta = choice.delta
     if delta is not None:
-        text = delta.content
-        answer = text or delta.tool_calls or delta.function_call or delta.refusal or delta.audio
-        thought = delta.reasoning_content or delta.reasoning
-        silent = text == "" and delta.role is None and choice.finish_reason is None
+        content = delta.content
+        other = delta.tool_calls or delta.function_call or delta.refusal or delta.audio
+        thought = delta.reasoning_content or delta.reasoning or ""
+        silent = content == "" and delta.role is None and choice.finish_reason is None
     else:
-        text = answer = choice.text
-        thought = None
-        silent = text == "" and choice.finish_reason is None
-    if answer or thought or silent or grew:
-        if answer and reading.first_answer < 0:
-            reading.first_answer = len(reading.generations)
-        reading.generations.append(index)
-        reading.texts.append(text if isinstance(text, str) and text else thought or "")
+        content, other, thought = choice.text, None, ""
+        silent = content == "" and choice.finish_reason is None
     if choice.finish_reason:
         reading.finish = choice.finish_reason
+    if not (content or other or thought or silent or grew):
+        return
+    if (content or other) and reading.first_answer < 0:
+        reading.first_answer = len(reading.generations)
+    reading.generations.append(index)
+    text = content if isinstance(content, str) else ""
+    reading.texts.append(quoted(text or thought))
 
 
 def _usage(reading: Reading, usage: _Usage) -> None:
@@ -157,5 +174,5 @@ def completions_body(prompt: Prompt, output_len: int, options: Options) -> dict[
     return {"prompt": text, **_common(prompt, output_len, options), **options.extra}
 
 
-CHAT = Api("chat", "/v1/chat/completions", "sse", chat_body, read)
-COMPLETIONS = Api("completions", "/v1/completions", "sse", completions_body, read)
+CHAT = Api("chat", "/v1/chat/completions", "sse", chat_body, read, shape)
+COMPLETIONS = Api("completions", "/v1/completions", "sse", completions_body, read, shape)

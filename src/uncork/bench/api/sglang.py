@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading
+from uncork.bench.api import Api, Options, Reading, quoted
 from uncork.bench.http1 import payload
 from uncork.bench.workload import Prompt
 
@@ -51,7 +51,7 @@ def read(events: list[bytes]) -> Reading:
             reading.generations.append(index)
             reading.totals.append(total)
             so_far = item.text or ""
-            reading.texts.append(so_far[len(text) :] if so_far.startswith(text) else so_far)
+            reading.texts.append(quoted(so_far[len(text) :] if so_far.startswith(text) else so_far))
             text, known = so_far, total
         _meta(reading, meta)
     reading.first_answer = 0 if reading.generations else -1

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading
+from uncork.bench.api import Api, Options, Reading, quoted
 from uncork.bench.http1 import payload
 from uncork.bench.workload import Prompt
 
@@ -48,7 +48,7 @@ def read(events: list[bytes]) -> Reading:
         if item.token is not None:
             reading.generations.append(index)
             reading.totals.append(len(reading.generations))
-            reading.texts.append(item.token.text)
+            reading.texts.append(quoted(item.token.text))
         if item.details is not None:
             reading.finish = item.details.finish_reason or ""
             reading.output_tokens = item.details.generated_tokens
