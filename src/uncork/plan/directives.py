@@ -186,6 +186,10 @@ def move(
 
     def act(now: Plan) -> str:
         moving, anchor = find(now, step), find(now, before)
+        if moving.id == anchor.id:
+            raise IllegalMove(
+                "A step cannot come before itself.", next="uncork plan move STEP --before OTHER"
+            )
         order = [s for s in now.steps if s.id != moving.id]
         order.insert(next(i for i, s in enumerate(order) if s.id == anchor.id), moving)
         place = {s.name: i for i, s in enumerate(order)}
