@@ -12,29 +12,6 @@ pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 SLEEPER = "$(cat /run/sleeper)"
 
-WRITE = """
-import json, sys
-from uncork.knobs import KNOBS
-name, pattern, want = sys.argv[1:]
-knob, done = KNOBS[name], []
-for target in knob.targets(pattern):
-    before = knob.read(target)
-    recipe, command = knob.recipe(target), knob.undo_command(target, before)
-    veto = knob.veto(target, want)
-    knob.write(target, want)
-    got = knob.read(target)
-    done.append(dict(target=target, before=before, got=got, same=knob.same(want, got), veto=veto,
-                     recipe=recipe, command=command))
-print(json.dumps(done))
-"""
-UNDO = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import recipes
-for one in reversed(json.load(sys.stdin)):
-    recipes.write(one["recipe"], one["before"])
-    print(json.dumps(recipes.same(one["recipe"], one["before"], recipes.read(one["recipe"]))))
-"""
 TRY = """
 import sys
 from uncork.knobs import KNOBS
@@ -192,45 +169,44 @@ CASES = [
 ]
 
 
+SETUP = f"""
+sysctl -qw kernel.numa_balancing=1 kernel.sched_autogroup_enabled=1
+(ulimit -l 8192; exec sleep 100000 >/dev/null 2>&1 </dev/null) &
+echo $! > /run/sleeper
+mkdir -p /sys/fs/cgroup/llm /etc/modprobe.d /opt/undo
+echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
+for irq in $(ls /proc/irq | grep -v smp); do
+    echo 0-3 2>/dev/null > /proc/irq/$irq/smp_affinity_list && echo $irq > /run/irq
+done
+cp -r {ROOT}/src/uncork/knobs/recipes /opt/undo/
+"""
+
+
 @pytest.fixture(scope="module")
 def ready(guest):
     """The guest with a process, an interrupt, a control group and a copy of the recipes."""
-    guest.sh(
-        "sysctl -qw kernel.numa_balancing=1 kernel.sched_autogroup_enabled=1; (ulimit -l 8192; exec sleep 100000 >/dev/null 2>&1 </dev/null) &"
-        " echo $! > /run/sleeper; mkdir /sys/fs/cgroup/llm; mkdir -p /etc/modprobe.d;"
-        " echo +cpu > /sys/fs/cgroup/cgroup.subtree_control;"
-        " for irq in $(ls /proc/irq | grep -v smp); do"
-        "   echo 0-3 2>/dev/null > /proc/irq/$irq/smp_affinity_list && echo $irq > /run/irq; done;"
-        f" mkdir -p /opt/undo && cp -r {ROOT}/src/uncork/knobs/recipes /opt/undo/"
-    )
+    guest.sh(SETUP)
     return guest
 
 
-def write(guest, case: Case) -> list[dict]:
-    target = guest.sh(f'echo "{case.target}"')
-    ran = guest.run(sys.executable, "-c", WRITE, case.knob, target, case.want)
-    assert ran.rc == 0, ran.err
-    return json.loads(ran.out)
+@pytest.fixture(scope="module")
+def seen(ready):
+    """What the guest saw in every case, by its id."""
+    script = ROOT / "tests/vm/guest/scenario.py"
+    cases = "\n".join(json.dumps(vars(case)) for case in CASES)
+    ran = ready.run(sys.executable, str(script), "/opt/undo", stdin=cases, timeout_s=500)
+    return dict(zip([case.id for case in CASES], map(json.loads, ran.out.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_the_kernel_takes_it_and_both_ways_of_undo_put_it_back(ready, case):
-    assert ready.sh(case.look) == case.before.strip()
+def test_the_kernel_takes_it_and_both_ways_of_undo_put_it_back(seen, case):
+    found = seen[case.id]
 
-    done = write(ready, case)
-
-    assert done and all(one["same"] and not one["veto"] for one in done), done
-    assert ready.sh(case.look) == case.after.strip()
-
-    if case.paste:
-        ready.sh("; ".join(one["command"] for one in reversed(done)))
-        assert ready.sh(case.look) == case.before.strip()
-        done = write(ready, case)
-
-    ran = ready.run("/usr/bin/python3", "-I", "-S", "-c", UNDO, "/opt/undo", stdin=json.dumps(done))
-
-    assert (ran.rc, set(ran.out.split())) == (0, {"true"}), ran.err
-    assert ready.sh(case.look) == case.before.strip()
+    assert "error" not in found, found["error"]
+    assert (found["veto"], found["same"], found["targets"] > 0) == ("", True, True)
+    looks = [found[when] for when in ("before", "after", "pasted", "undone") if when in found]
+    pasted = [case.before] if case.paste else []
+    assert looks == [case.before.strip(), case.after.strip(), *pasted, case.before.strip()]
 
 
 def test_a_value_without_hardware_behind_it_is_refused_with_the_kernels_own_errno(ready):
