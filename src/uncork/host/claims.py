@@ -146,7 +146,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"aarch64|noarch)\s*$",
         r"Package +Version\b",
     ),
-    "uname": (r"Linux [\w.-]+ \d+\.\d+\.\S+ ",),
+    "uname": (r"(?:uname: )?Linux [\w.-]+ \d+\.\d+\.\S+ ",),
     "proc-version": (r"Linux version \d+\.\d+",),
     "cmdline": (
         r"(?:BOOT_IMAGE=\S*|(?=.*\b(?:iommu|intel_iommu|amd_iommu|mitigations|initrd|root|pci|"

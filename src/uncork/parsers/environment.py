@@ -24,7 +24,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _value(text: str) -> str:
-    text = re.sub(r"\s+#.*$", "", text).strip()
+    text = re.split(r"\s#", text, maxsplit=1)[0].strip()
     # A person's note behind a switch: "NCCL_P2P_DISABLE=1 only: NCCL completes, …"
     if note := re.match(r"^(\S{1,40})\s+(?:only|->|→|\()", text):
         text = note[1]

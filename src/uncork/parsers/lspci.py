@@ -433,3 +433,17 @@ def path(bdf: str, up: dict[str, str]) -> tuple[str, ...]:
     while (bdf := up.get(bdf, "")) and bdf not in found:
         found.append(bdf)
     return tuple(found)
+
+
+# Vendors of devices that only hypervisors present: virtio and QEMU, VMware, Hyper-V, Xen, Amazon's emulation.
+_VIRTUAL = frozenset(("1af4", "1b36", "15ad", "1414", "5853", "1d0f"))
+_VIRTUAL_NAME = re.compile(
+    r"Virtio|QEMU|VMware|Hyper-V|Bochs|XenSource|440FX|82G33/G31/P35/P31 Express DRAM.*QEMU"
+)
+
+
+def is_virtual(devices: Iterable[Device]) -> bool:
+    """Whether some device is one that only a hypervisor presents."""
+    return any(
+        one.vendor in _VIRTUAL or _VIRTUAL_NAME.search(f"{one.name} {one.subsystem}") for one in devices
+    )

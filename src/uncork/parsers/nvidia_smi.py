@@ -120,7 +120,7 @@ def parse_xml(text: str) -> Report:
         return Report()
     attached = (root.findtext("attached_gpus") or "").strip()
     gpus = [
-        fields.from_xml(_flat(gpu), gpu.get("id") or "", number)
+        fields.from_xml(_flat(gpu), gpu.get("id") or "", number, map(_flat, gpu.iter("mig_device")))
         for number, gpu in enumerate(root.iter("gpu"))
     ]
     return Report(

@@ -1,7 +1,7 @@
 """The fields of one GPU, and what each form of nvidia-smi calls them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -29,6 +29,15 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     name: str
     used_bytes: int | None = None
+
+
+class MigDevice(msgspec.Struct, frozen=True):
+    """A slice of a GPU, sizes in bytes."""
+
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    memory_total_bytes: int | None = None
+    bar1_total_bytes: int | None = None
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -97,6 +106,7 @@ class Gpu(msgspec.Struct, frozen=True):
     fabric_status: str | None = None
     confidential: str | None = None
     processes: tuple[Process, ...] | None = None
+    mig_devices: tuple[MigDevice, ...] = ()
 
 
 def text(value: str) -> str | None:
@@ -421,9 +431,18 @@ def _sum(found: dict[str, str], start: str, word: str) -> int | None:
     return sum(known) if known else None
 
 
-def from_xml(found: dict[str, str], bus: str, index: int) -> Gpu:
-    """A GPU from the paths of the XML."""
+def from_xml(found: dict[str, str], bus: str, index: int, slices: Iterable[dict[str, str]] = ()) -> Gpu:
+    """A GPU from the paths of the XML, and of each of its MIG devices."""
     said = _read(found, xml=True)
+    said["mig_devices"] = tuple(
+        MigDevice(
+            number(one.get("gpu_instance_id", "")),
+            number(one.get("compute_instance_id", "")),
+            memory(one.get("fb_memory_usage/total", "")),
+            memory(one.get("bar1_memory_usage/total", "")),
+        )
+        for one in slices
+    )
     bus = found.get("pci/pci_bus_id") or bus
     said["bus_id"] = normal_bus_id(bus) if bus else ""
     said["index"] = index
@@ -501,6 +520,6 @@ def filled(a: Gpu, b: Gpu) -> Gpu:
     missing = {
         name: getattr(b, name)
         for name in Gpu.__struct_fields__
-        if getattr(a, name) in (None, "") and getattr(b, name) not in (None, "")
+        if getattr(a, name) in (None, "", ()) and getattr(b, name) not in (None, "")
     }
     return msgspec.structs.replace(a, **missing)

@@ -75,9 +75,7 @@ def _json(text: str) -> Report:
     for name, values in found.items():
         number = re.fullmatch(r"card(\d{1,4})", str(name))
         if number and isinstance(values, dict):
-            gpus.append(
-                _gpu(int(number[1]), {str(key).rstrip(":"): str(value) for key, value in values.items()})
-            )
+            gpus.append(_gpu(int(number[1]), {str(key): str(value) for key, value in values.items()}))
     system = found.get("system")
     driver = system.get("Driver version") if isinstance(system, dict) else None
     return Report(tuple(gpus), driver=str(driver) if driver else None)
