@@ -46,7 +46,10 @@ def test_an_acs_word_from_setpci_is_read_as_bits():
 
 
 def test_an_unassigned_region_has_no_address_but_its_size():
-    text = ("84:00.0 VGA compatible controller: NVIDIA Corporation GB202\n" "\tRegion 1: Memory at <unassigned> (64-bit, prefetchable) [size=32G]")
+    text = (
+        "84:00.0 VGA compatible controller: NVIDIA Corporation GB202\n"
+        "\tRegion 1: Memory at <unassigned> (64-bit, prefetchable) [size=32G]"
+    )
 
     (device,) = lspci.parse(text)
 
@@ -83,7 +86,12 @@ def test_the_bridges_above_a_function_follow_from_bus_numbers_and_a_loop_ends():
 
 
 def test_a_tree_line_continues_the_bus_its_column_stands_under():
-    text = ("-[0000:00]-+-00.0\n" "           +-01.0-[01-02]----00.0-[02]--+-00.0  NVIDIA\n" "           |                            \\-00.1  NVIDIA\n" "           \\-1f.0")
+    text = (
+        "-[0000:00]-+-00.0\n"
+        "           +-01.0-[01-02]----00.0-[02]--+-00.0  NVIDIA\n"
+        "           |                            \\-00.1  NVIDIA\n"
+        "           \\-1f.0"
+    )
 
     found = lspci_tree.parse(text)
 
@@ -121,7 +129,10 @@ def test_a_table_of_2026_and_its_mig_line():
 
 
 def test_an_xml_that_declares_entities_is_refused():
-    bomb = ('<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b ' '"&a;&a;">]><nvidia_smi_log><driver_version>&b;</driver_version></nvidia_smi_log>')
+    bomb = (
+        '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b '
+        '"&a;&a;">]><nvidia_smi_log><driver_version>&b;</driver_version></nvidia_smi_log>'
+    )
 
     report = nvidia_smi.parse(bomb)
 
@@ -133,7 +144,11 @@ def test_an_xml_that_declares_entities_is_refused():
 
 
 def test_a_cut_xml_gives_the_gpus_it_holds():
-    text = ("<nvidia_smi_log><driver_version>1.2</driver_version><gpu " "id='00000000:01:00.0'><product_name>A</product_name></gpu><gpu " "id='00000000:02:00.0'><product_na")
+    text = (
+        "<nvidia_smi_log><driver_version>1.2</driver_version><gpu "
+        "id='00000000:01:00.0'><product_name>A</product_name></gpu><gpu "
+        "id='00000000:02:00.0'><product_na"
+    )
 
     assert [(gpu.bus_id, gpu.name) for gpu in nvidia_smi.parse(text).gpus] == [
         ("0000:01:00.0", "A"),
@@ -148,7 +163,11 @@ def test_an_error_instead_of_a_table_is_kept():
 
 
 def test_queried_columns_with_their_header():
-    text = ("index, name, pcie.link.width.current, power.limit [W]\n" "0, NVIDIA H100, 8, 700.00 W\n" "1, NVIDIA H100, 16, [N/A]")
+    text = (
+        "index, name, pcie.link.width.current, power.limit [W]\n"
+        "0, NVIDIA H100, 8, 700.00 W\n"
+        "1, NVIDIA H100, 16, [N/A]"
+    )
 
     gpus = nvidia_smi.parse_csv(text).gpus
 
@@ -177,7 +196,8 @@ def test_glued_cells_of_a_matrix_come_apart():
 
 def test_a_gpu_that_fell_off_in_three_lines_without_an_xid():
     log = dmesg.parse(
-        ("[ 1.0] NVRM: The NVIDIA GPU 0000:b3:00.0\n" "               NVRM: (PCI ID: 10de:26b5) installed in this system has\n")
+        "[ 1.0] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
         "               NVRM: fallen off the bus and is not responding to commands.\n"
     )
 
@@ -198,7 +218,8 @@ def test_a_window_that_was_assigned_at_the_second_try_is_no_failure():
 
 def test_both_forms_of_an_amd_iommu_fault_name_their_device():
     text = (
-        ("nvidia 0000:0a:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000f " "address=0x00000000ea13a000 flags=0x0020]\n")
+        "nvidia 0000:0a:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000f "
+        "address=0x00000000ea13a000 flags=0x0020]\n"
         "AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x000e address=0x000003f80001b100 flags=0x0030]\n"
     )
 
@@ -219,7 +240,14 @@ def test_the_iommu_that_a_command_line_asks_for():
 
 
 def test_links_of_a_gpu_from_three_prints_are_one_list():
-    text = ("GPU 0: X (UUID: GPU-1)\n" "\t Link 0: 25.781 GB/s\n" "\t Link 1: <inactive>\n" "GPU 0: X (UUID: GPU-1)\n" "\t Link 0: CRC Errors: 7\n" "\t Link 0: Remote Device 00000000:41:00.0: Link 2")
+    text = (
+        "GPU 0: X (UUID: GPU-1)\n"
+        "\t Link 0: 25.781 GB/s\n"
+        "\t Link 1: <inactive>\n"
+        "GPU 0: X (UUID: GPU-1)\n"
+        "\t Link 0: CRC Errors: 7\n"
+        "\t Link 0: Remote Device 00000000:41:00.0: Link 2"
+    )
 
     (gpu,) = nvlink.parse(text)
 
@@ -255,7 +283,11 @@ def test_nccl_transports_and_versions_old_and_new():
 
 
 def test_rows_of_nccl_tests_with_wrong_values():
-    text = ("# Rank  0 Group  0 Pid 1 on node1 device  0 [0x07] NVIDIA H100\n" "  1048576  262144  float  sum  -1  45.9  22.9  40.1  3\n" "# Avg bus bandwidth    : 40.1")
+    text = (
+        "# Rank  0 Group  0 Pid 1 on node1 device  0 [0x07] NVIDIA H100\n"
+        "  1048576  262144  float  sum  -1  45.9  22.9  40.1  3\n"
+        "# Avg bus bandwidth    : 40.1"
+    )
 
     run = nccl_tests.parse(text)
 
@@ -306,7 +338,10 @@ def test_flags_from_a_command_a_list_and_a_file():
 
 def test_arguments_that_a_server_prints_at_its_start():
     log = engine_log.parse(
-        ("INFO 08-07 engine.py:1] Initializing a V1 LLM engine (v0.10.1) with config: " "model='m', enforce_eager=True, tp=2")
+
+            "INFO 08-07 engine.py:1] Initializing a V1 LLM engine (v0.10.1) with config: "
+            "model='m', enforce_eager=True, tp=2"
+
     )
 
     assert log.arguments["enforce_eager"] == "True"
@@ -333,7 +368,13 @@ def test_registry_keys_inside_module_options():
 
 
 def test_packages_of_every_manager():
-    text = ("ii  libnccl2  2.27.5-1+cuda12.9 amd64 x\n" "nvidia-driver-550.90.07-1.el9.x86_64\n" "torch==2.4.0+cu118\n" "[pip3] vllm==0.5.4\n" "flash_attn 2.6.1")
+    text = (
+        "ii  libnccl2  2.27.5-1+cuda12.9 amd64 x\n"
+        "nvidia-driver-550.90.07-1.el9.x86_64\n"
+        "torch==2.4.0+cu118\n"
+        "[pip3] vllm==0.5.4\n"
+        "flash_attn 2.6.1"
+    )
 
     assert packages.parse(text) == {
         "libnccl2": "2.27.5-1+cuda12.9",
@@ -373,7 +414,11 @@ def test_bios_keys_by_the_last_part_of_their_path():
 
 
 def test_interfaces_as_ip_prints_them_and_as_people_shorten_them():
-    text = ("2: eth0@if3: <BROADCAST,UP,LOWER_UP> mtu 1500 qdisc\n" "    inet 192.0.2.1/24 scope global\n" "ib0: inet 192.0.2.9/31 scope global, UP, MTU 9000")
+    text = (
+        "2: eth0@if3: <BROADCAST,UP,LOWER_UP> mtu 1500 qdisc\n"
+        "    inet 192.0.2.1/24 scope global\n"
+        "ib0: inet 192.0.2.9/31 scope global, UP, MTU 9000"
+    )
 
     assert [(one.name, one.up, one.mtu, one.addresses) for one in ip_addr.parse(text)] == [
         ("eth0", True, 1500, ("192.0.2.1/24",)),
@@ -383,7 +428,10 @@ def test_interfaces_as_ip_prints_them_and_as_people_shorten_them():
 
 def test_the_limit_that_ucx_names():
     log = ucx.parse(
-        ("Please set max locked memory (ulimit -l) to 'unlimited' (current: 8192 kbytes)\n" "UCX  ERROR mlx5_0: umem_reg(size=1) failed: Cannot allocate memory")
+
+            "Please set max locked memory (ulimit -l) to 'unlimited' (current: 8192 kbytes)\n"
+            "UCX  ERROR mlx5_0: umem_reg(size=1) failed: Cannot allocate memory"
+
     )
 
     assert (log.locked_bytes, bool(log.registration_failed)) == (8 << 20, True)
