@@ -154,7 +154,7 @@ def test_files_without_a_kind_of_weights_are_refused(checkpoint: Path) -> None:
     ("entry", "named"),
     [
         ({"dtype": "BF16", "shape": [1]}, "`x` has no 'data_offsets'"),
-        ({"dtype": "BF16", "shape": [1], "data_offsets": ["a", "b"]}, "`data_offsets`"),
+        ({"dtype": "BF16", "shape": [1], "data_offsets": ["a", "b"]}, "tensor `x` has a wrong entry"),
     ],
 )
 def test_a_wrong_entry_names_its_tensor(tmp_path: Path, entry: dict[str, Any], named: str) -> None:

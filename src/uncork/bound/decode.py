@@ -268,6 +268,10 @@ def decode_bound(
     check_parallel(model, parallel, count)
     if concurrency < 1 or context_len < 0:
         raise BadInput("--concurrency must be at least 1 and --context at least 0")
+    if not 0 < memory_share <= 1:
+        raise BadInput(f"--memory-share: {memory_share:g} is not a share of memory (above 0, at most 1)")
+    if max_num_seqs is not None and max_num_seqs < 1:
+        raise BadInput(f"--max-num-seqs: {max_num_seqs} is not a number of sequences")
     kv_format = caches.kv_format_of(model, kv_dtype)
     curve = curve or fabric.foreign_curve(hardware, parallel.tp)
     sequences, kv_tokens = fit(model, hardware, parallel, context_len, kv_format, memory_share)

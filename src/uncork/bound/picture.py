@@ -21,7 +21,7 @@ def draw(bounds: Sequence[Bound], measured: float | None = None) -> list[str]:
 
     lines = [_scale(low, high)]
     for bound in bounds:
-        row = ["·" if i < column(bound.engine.tok_s_uniform) else " " for i in range(WIDTH)]
+        row = ["." if i < column(bound.engine.tok_s_uniform) else " " for i in range(WIDTH)]
         for i in range(column(bound.silicon.tok_s_uniform), column(bound.silicon.tok_s) + 1):
             row[i] = "-"
         for letter, value in (

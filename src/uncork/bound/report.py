@@ -43,15 +43,15 @@ class Report(msgspec.Struct, frozen=True):
             prefill=prefill,
             read_bytes_per_token=read_bytes_per_token(model),
             weight_bytes_per_device=round(weights_per_rank(model, bounds[0].parallel)),
-            efficiency=efficiency.of(measured, bounds[0]) if measured else None,
-            waterfall=waterfall.of(bounds[0], measured) if measured else None,
+            efficiency=efficiency.of(measured, bounds[0]) if measured is not None else None,
+            waterfall=waterfall.of(bounds[0], measured) if measured is not None else None,
             measured_tok_s=measured,
         )
 
     def closing(self) -> list[str]:
         """What to do next."""
         if self.measured_tok_s is None:
-            return ["Next: add --measured TOK_S --concurrency N to see where the rest of the time goes."]
+            return ["Next: --measured TOK_S --concurrency N shows where the rest of the time goes."]
         return ["Next: uncork audit, and look at the checks named beside the longest bars."]
 
 
@@ -71,7 +71,7 @@ def lines(report: Report) -> list[str]:
     if report.waterfall and report.efficiency:
         text += ["", *_efficiency(report), "", *_waterfall(report.waterfall)]
     text += ["", "Assumed:"]
-    for line in (*first.assumptions, *report.prefill.assumptions):
+    for line in dict.fromkeys((*first.assumptions, *report.prefill.assumptions)):
         text += wrap(line, 78, initial_indent="- ", subsequent_indent="  ")
     return text
 
@@ -133,8 +133,8 @@ def _table(bounds: tuple[Bound, ...]) -> list[str]:
 def _first_token(report: Report) -> list[str]:
     first = report.prefill
     return [
-        f"First token of a {first.prompt_len:,}-token prompt: at least {first.silicon_ms:,.1f} ms "
-        f"(silicon), {first.fabric_ms:,.1f} ms (fabric)"
+        f"First token after {first.prompt_len:,} of prompt: {first.silicon_ms:,.1f} ms at least (silicon), "
+        f"{first.fabric_ms:,.1f} (fabric)"
     ]
 
 

@@ -19,13 +19,17 @@ from uncork.model.bound import ModelBytes, Part, Role, Sharding
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, gc=False):
     """One tensor as a header lists it."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
     bytes: int
+
+
+class _Entry(msgspec.Struct, gc=False):
+    dtype: str = ""
+    data_offsets: tuple[int, int] | None = None
 
 
 def read_header(path: Path) -> list[Header]:
@@ -51,20 +55,29 @@ def read_header(path: Path) -> list[Header]:
             next="fetch the file again",
         )
     try:
-        entries = msgspec.json.decode(raw, type=dict[str, dict[str, Any]])
+        entries = msgspec.json.decode(raw, type=dict[str, _Entry])
+    except msgspec.ValidationError:
+        raise BadInput(_what_is_wrong(path.name, raw)) from None
     except msgspec.DecodeError as error:
         raise BadInput(f"{path.name}: the safetensors header is not JSON: {error}") from None
-    return [_header(path.name, name, entry) for name, entry in entries.items() if name != "__metadata__"]
+    entries.pop("__metadata__", None)
+    found = []
+    for name, entry in entries.items():
+        if entry.data_offsets is None or not entry.dtype:
+            missing = "dtype" if entry.data_offsets else "data_offsets"
+            raise BadInput(f"{path.name}: tensor `{name}` has no '{missing}' in the header")
+        found.append(Header(name, entry.dtype, entry.data_offsets[1] - entry.data_offsets[0]))
+    return found
 
 
-def _header(file: str, name: str, entry: dict[str, Any]) -> Header:
-    try:
-        first, last = entry["data_offsets"]
-        return Header(name, entry["dtype"], tuple(entry["shape"]), last - first)
-    except KeyError as missing:
-        raise BadInput(f"{file}: tensor `{name}` has no {missing} in the header") from None
-    except (TypeError, ValueError):
-        raise BadInput(f"{file}: tensor `{name}` has a `data_offsets` that is not two numbers") from None
+def _what_is_wrong(file: str, raw: bytes) -> str:
+    """The first tensor whose entry is not one. The fast decoder says where it stopped, but not in which key."""
+    for name, entry in msgspec.json.decode(raw, type=dict[str, Any]).items():
+        try:
+            msgspec.convert(entry, _Entry)
+        except msgspec.ValidationError as error:
+            return f"{file}: tensor `{name}` has a wrong entry in the header: {error}"
+    return f"{file}: the safetensors header is not an object of tensors"
 
 
 def headers_in(folder: Path) -> list[Header]:
@@ -95,7 +108,6 @@ _TAIL = re.compile(
     r"[._](weight|qweight|weight_packed|blocks|weight_scale_inv|weight_scale_2|weight_scale|scales?|qzeros|g_idx"
     r"|weight_shape|weight_zero_point|weight_global_scale|input_scale|input_global_scale|[kv]_scale|bias|SCB)$"
 )
-_DIGITS = re.compile(r"\d+")
 
 _ROLES: tuple[tuple[str, Role, Sharding], ...] = (
     (
@@ -163,47 +175,64 @@ def with_headers(model: ModelBytes, headers: list[Header], scheme: Scheme) -> Mo
     )
 
 
+class _Group(msgspec.Struct):
+    """Tensors of one name but for layer and expert numbers, and of one type."""
+
+    example: str
+    dtype: str
+    mtp: bool
+    bytes: int = 0
+
+
 def _parts(model: ModelBytes, headers: list[Header], scheme: Scheme) -> tuple[Part, ...]:
-    modules: dict[str, list[Header]] = {}
-    for header in headers:
-        modules.setdefault(_TAIL.sub("", header.name), []).append(header)
-    roles: dict[str, tuple[Role, Sharding]] = {}
     sums: dict[tuple[Role, str, Sharding, int, bool], list[int]] = {}
-    for name, tensors in modules.items():
-        module = canonical(name)
-        pattern = _DIGITS.sub("", module)
-        if pattern not in roles:
-            roles[pattern] = role_of(module)
-        role, sharding = roles[pattern]
-        main = max(tensors, key=lambda t: (t.name.endswith(_MAIN), t.bytes))
-        label, bits = _format(main, tensors, module, scheme)
-        key = (role, label, sharding, bits, _is_mtp(module, model.layers))
-        total = sums.setdefault(key, [0, 0])
-        total[0] += main.bytes * 8 // bits
-        total[1] += sum(tensor.bytes for tensor in tensors)
+    for groups in _modules(headers, model.layers).values():
+        mains = [g for g in groups if g.example.endswith(_MAIN)] or [max(groups, key=lambda g: g.bytes)]
+        formats = [_format(main, scheme) for main in mains]
+        # Scales and zero points belong to the narrowest of the types that layers of this name have.
+        narrow = min(range(len(mains)), key=lambda i: formats[i][1])
+        rest = sum(group.bytes for group in groups) - sum(main.bytes for main in mains)
+        for i, (main, (label, bits)) in enumerate(zip(mains, formats, strict=True)):
+            role, sharding = role_of(_module(main.example))
+            total = sums.setdefault((role, label, sharding, bits, main.mtp), [0, 0])
+            total[0] += main.bytes * 8 // bits
+            total[1] += main.bytes + (rest if i == narrow else 0)
     return tuple(Part(r, f, s, n, b, bits, mtp) for (r, f, s, bits, mtp), (n, b) in sums.items())
 
 
-def _is_mtp(module: str, layers: int) -> bool:
-    if module.startswith("mtp"):
-        return True
-    fields = module.split(".")
-    return len(fields) > 1 and fields[0] == "layers" and fields[1].isdigit() and int(fields[1]) >= layers
+def _module(name: str) -> str:
+    return canonical(_TAIL.sub("", name))
+
+
+def _modules(headers: list[Header], layers: int) -> dict[tuple[str, bool], list[_Group]]:
+    """Groups by module; a checkpoint has ten thousands of tensors and a few dozen of these."""
+    found: dict[tuple[str, str, bool], _Group] = {}
+    for header in headers:
+        fields = header.name.split(".")
+        numbers = [field for field in fields if field.isdigit()]
+        mtp = "mtp" in fields or (bool(numbers) and int(numbers[0]) >= layers and "layers" in fields)
+        key = (".".join([field for field in fields if not field.isdigit()]), header.dtype, mtp)
+        group = found.get(key)
+        if group is None:
+            group = found[key] = _Group(header.name, header.dtype, mtp)
+        group.bytes += header.bytes
+    modules: dict[tuple[str, bool], list[_Group]] = {}
+    for (pattern, _, mtp), group in found.items():
+        modules.setdefault((_module(pattern), mtp), []).append(group)
+    return modules
 
 
 _BITS = {"F64": 64, "F32": 32, "I64": 64, "BF16": 16, "F16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "I8": 8, "F4": 4}
 
 
-def _format(main: Header, tensors: list[Header], module: str, scheme: Scheme) -> tuple[str, int]:
+def _format(main: _Group, scheme: Scheme) -> tuple[str, int]:
     """(label, bits of one weight) of a module. Packed types take their width from the quantisation config."""
     if main.dtype in _BITS:
-        scaled = any("scale" in tensor.name for tensor in tensors)
         names = {"F8_E4M3": "FP8", "F8_E5M2": "FP8", "I8": "INT8", "F16": "FP16", "F32": "FP32"}
-        label = names.get(main.dtype, main.dtype)
-        return label + (" + scales" if scaled else ""), _BITS[main.dtype]
-    form = scheme.format_of(module)
+        return names.get(main.dtype, main.dtype), _BITS[main.dtype]
+    form = scheme.format_of(_module(main.example))
     if main.dtype in {"U8", "I32", "U32"} and form.bits < 16:
         return form.name, round(form.bits)
     if main.dtype in {"U8", "I32", "U32", "BOOL", "I16", "U16"}:
         return main.dtype, 8 if main.dtype in {"U8", "BOOL"} else 32
-    raise BadInput(f"safetensors: tensor `{main.name}` has the type {main.dtype!r}, which is not known")
+    raise BadInput(f"safetensors: tensor `{main.example}` has the type {main.dtype!r}, which is not known")
