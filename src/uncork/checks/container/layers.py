@@ -103,7 +103,7 @@ def writable(facts: Facts) -> Iterator[Verdict]:
     yield passes("kernel settings cannot be written from here", evidence=seen("open for writing", text))
 
 
-@check("container.vm-kind", INFO, HOST_ONLY)
+@check("container.vm-kind", INFO, NONE)
 def vm_kind(facts: Facts) -> Iterator[Verdict]:
     """The virtual machine and its board are named.
 
