@@ -1,11 +1,8 @@
 """A comparison says what the repeats support, and no more."""
 
 import random
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from runs import run
+from tests.bench.runs import run
 
 from uncork.bench.compare import compare
 from uncork.model.comparison import Judgement

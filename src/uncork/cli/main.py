@@ -32,7 +32,13 @@ class _Verbs(typer.core.TyperGroup):
             formatter.write_dl(list(VERBS.items()))
 
 
-app = typer.Typer(cls=_Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    cls=_Verbs,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
 
 
 def _version(asked: bool) -> None:
@@ -64,6 +70,15 @@ def main() -> None:
         # The reader (head, less) has gone; Python would complain again while flushing at exit.
         sys.stdout = None
         sys.exit(141)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        typer.echo(
+            "uncork: This is a bug of uncork, not of your host. Please report the lines above.", err=True
+        )
+        typer.echo("  next: uncork plan (what stands), uncork rollback (puts every change back)", err=True)
+        sys.exit(70)
 
 
 def report(error: UncorkError) -> None:

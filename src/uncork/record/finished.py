@@ -1,11 +1,11 @@
 """The finished part: what was done, what it was worth, and what is still owed."""
 
-import math
 import time
 from collections.abc import Iterable
 
 import msgspec
 
+from uncork.bench.compare import interval_words
 from uncork.model.comparison import Comparison, Difference
 from uncork.model.gate import GateResult
 from uncork.model.plan import Kind, Plan, Status, Step
@@ -63,7 +63,7 @@ def _comparison(comparison: Comparison | None) -> list[str]:
     lines = ["## Before and after", ""]
     if comparison is None:
         return [*lines, "There is no second run to compare with.", ""]
-    lines += [f"**{comparison.judgement.value}**. {plain(comparison.says)}", ""]
+    lines += [f"**{plain(comparison.says)}**", ""]
     head = ("level", "metric", "before", "after", "change", "interval", "repeats", "verdict")
     lines += table(head, (_row(one) for one in comparison.overall))
     lines += fold("Level by level", table(head, (_row(one) for one in comparison.levels)))
@@ -74,14 +74,13 @@ def _comparison(comparison: Comparison | None) -> list[str]:
 
 
 def _row(one: Difference) -> list[str]:
-    interval = f"{one.low - 1:+.1%} to {one.high - 1:+.1%}" if math.isfinite(one.high) else "none"
     return [
         one.level or "all",
         one.metric,
         f"{one.before:.2f} {one.unit}",
         f"{one.after:.2f} {one.unit}",
         f"{one.ratio - 1:+.1%}",
-        interval,
+        interval_words(one),
         f"{one.n_before}/{one.n_after}",
         one.judgement.value,
     ]
