@@ -171,7 +171,10 @@ def _module(host: Host, modules: set[str] | Unknown, name: str) -> bool | Unknow
 def _capabilities(host: Host) -> tuple[tuple[str, int], ...] | Unknown:
     """MIG and fabric capabilities that the driver offers, with the minor of the node each needs."""
     root = "/proc/driver/nvidia/capabilities"
-    if not host.exists(root):
+    there = host.exists(root)
+    if isinstance(there, Unknown):
+        return there
+    if not there:
         return ()
     found = []
     for path in (

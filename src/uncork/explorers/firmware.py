@@ -114,7 +114,9 @@ def _controllers(host: Host) -> tuple[Channel, ...] | Unknown:
     root = "/sys/devices/system/edac/mc"
     names = host.list(root)
     if isinstance(names, Unknown):
-        return Unknown("no EDAC driver is loaded, so memory errors are not counted")
+        return (
+            names if not names.absent else Unknown("no EDAC driver is loaded: memory errors are not counted")
+        )
     found = tuple(
         Channel(
             name,
@@ -124,7 +126,7 @@ def _controllers(host: Host) -> tuple[Channel, ...] | Unknown:
         for name in names
         if re.fullmatch(r"mc\d+", name)
     )
-    return found or Unknown("no EDAC driver is loaded, so memory errors are not counted")
+    return found or Unknown("no EDAC driver is loaded: memory errors are not counted")
 
 
 def _topology(host: Host) -> tuple[int | Unknown, int | Unknown]:
@@ -142,7 +144,7 @@ def _topology(host: Host) -> tuple[int | Unknown, int | Unknown]:
         shared = reading.cpus(host, f"{_CPU}/cpu{cpu}/cache/index3/shared_cpu_list")
         package = reading.integer(host, f"{_CPU}/cpu{cpu}/topology/physical_package_id")
         if isinstance(package, Unknown):
-            return package, package
+            return _topology_said(host)
         packages.add(package)
         if isinstance(shared, Unknown):
             core = reading.cpus(host, f"{_CPU}/cpu{cpu}/topology/package_cpus_list")

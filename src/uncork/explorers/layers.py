@@ -46,7 +46,9 @@ def namespaces(host: Host, pid: str = "self") -> dict[str, int] | Unknown:
             reason = link
         elif match := re.search(r"\[(\d+)\]$", link):
             found[kind] = int(match[1])
-    return found or reason or Unknown(f"/proc/{pid}/ns has no namespaces")
+    if found or reason is None:
+        return found or Unknown(f"/proc/{pid}/ns has no namespaces")
+    return reason
 
 
 def foreign(inodes: dict[str, int]) -> tuple[str, ...]:

@@ -123,7 +123,9 @@ def vm_kind(facts: Facts) -> Iterator[Verdict]:
     says = f"a {machine.hypervisor} guest" + (f" ({machine.model})" if machine.model else "")
     devices = facts.driver.gpus
     gpus = () if is_unknown(devices) else devices
-    if gpus and machine.model == _OLD_BOARD:
+    if machine.evidence.startswith("the report"):
+        yield unknown(f"{says}: its BARs and links are the hypervisor's; look on the host", evidence=evidence)
+    elif gpus and machine.model == _OLD_BOARD:
         yield fails(f"{says}: this board hides PCI Express capabilities", evidence=evidence)
     elif gpus and any(
         not is_unknown(gpu.bar1_total_bytes) and gpu.bar1_total_bytes <= 256 << 20 for gpu in gpus

@@ -101,6 +101,17 @@ def iommu_state(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: "switch the IOMMU off" is right in part of the cases only
     Source: AMD Instinct MI300X system optimization; CUDA GPUDirect RDMA guide; NVIDIA Grace tuning guide
     """
+    words = facts.kernel_version.parameters
+    off = (
+        []
+        if is_unknown(words)
+        else [w for w in words if w in ("iommu=off", "amd_iommu=off", "intel_iommu=off")]
+    )
+    if off:
+        yield passes(
+            "no IOMMU is on: the command line switches it off", evidence=seen("/proc/cmdline", off[0])
+        )
+        return
     groups = facts.firmware.iommu_groups
     tables = facts.firmware.iommu_tables
     if is_unknown(groups) and groups.absent:

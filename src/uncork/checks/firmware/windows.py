@@ -80,14 +80,19 @@ def resizable_bar(facts: Facts) -> Iterator[Verdict]:
     Source: open-gpu-kernel-modules 595; PCI Express Base Specification, Resizable BAR; Linux ABI, resourceN_resize
     """
     readings = list(_windows(facts)) or list(_driver_says(facts))
+    machine = facts.container.machine
+    guest = not is_unknown(machine) and machine is not None
+    if not readings and guest and is_unknown(facts.firmware.gpu_windows):
+        yield unknown(
+            "a guest shows the hypervisor's windows: `lspci -vvv` of the host tells what the cards offer"
+        )
+        return
     if not readings:
         if is_unknown(facts.firmware.gpu_windows) and is_unknown(facts.driver.gpus):
             yield unknown(facts.firmware.gpu_windows.reason)
         else:
             yield not_applicable("no GPU with a memory window is seen")
         return
-    machine = facts.container.machine
-    guest = not is_unknown(machine) and machine is not None
     for subject, size, offered in readings:
         evidence = seen("GPU memory window", f"{sizes(size)} of {sizes(offered)}")
         if size >= offered:

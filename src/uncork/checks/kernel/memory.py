@@ -198,10 +198,11 @@ def min_free(facts: Facts) -> Iterator[Verdict]:
     Source: Linux admin-guide/sysctl/vm.rst, min_free_kbytes
     """
     reserve = facts.kernel.sysctls["vm.min_free_kbytes"]
+    kept = "" if is_unknown(reserve) else f" (reserve {reserve} kB)"
     failures = facts.kernel.events.allocation_failures
     if failures:
         yield fails(
-            f"{len(failures)} page allocations failed; the reserve is {reserve} kB",
+            f"{len(failures)} page allocations failed{kept}",
             evidence=seen("kernel log", failures[-1]),
         )
     else:
