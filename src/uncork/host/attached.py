@@ -82,7 +82,7 @@ class AttachedHost:
         argv, filtered = _words(piece.hint)
         path = _path_of(piece.hint, argv, filtered)
         if path:
-            self._files.setdefault(path, text + "\n")
+            self._files.setdefault(path, text.rstrip("\n") + "\n")
         elif argv and not filtered:
             self._commands.setdefault(argv, text)
         if argv[:1] == ("ls",) and len(argv) > 1 and argv[-1].startswith("/") and not filtered:
