@@ -19,7 +19,7 @@ from world import (
     values,
 )
 
-from uncork.apply import hold, transaction
+from uncork.apply import hold, persist, transaction
 from uncork.apply.recover import recover
 from uncork.apply.rollback import rollback
 from uncork.plan.store import Store, find
@@ -178,3 +178,41 @@ def test_an_engine_that_writes_before_the_intent_is_caught(approved, live, monke
 
     assert unknown > 0
     assert wrong > 0
+
+
+FILES = {
+    "/etc/sysctl.d/99-uncork.conf": "vm.swappiness = 1\n",
+    "/etc/tmpfiles.d/uncork.conf": "w /x - - - - 1\n",
+}
+
+
+def persist_files(folder: Path) -> None:
+    with Store(folder / "state") as store:
+        persist.write(store, FILES, root=str(folder / "root"))
+
+
+def unpersist_files(folder: Path) -> None:
+    with Store(folder / "state") as store:
+        persist.undo(store, root=str(folder / "root"))
+
+
+def boot_files_of(folder: Path) -> list[str | None]:
+    paths = [folder / "root" / path.lstrip("/") for path in FILES]
+    return [path.read_text(encoding="utf-8") if path.exists() else None for path in paths]
+
+
+@pytest.mark.parametrize("act", [persist_files, unpersist_files])
+def test_persist_killed_at_each_point_leaves_whole_files_that_undo_takes_away(approved, live, tmp_path, act):
+    restore(approved, live)
+    if act is unpersist_files:
+        persist_files(live)
+    saved = shutil.copytree(live, tmp_path / "saved")
+    points = 0
+    for _ in each_crash(saved, live, act):
+        points += 1
+        assert all(now in (None, text) for now, text in zip(boot_files_of(live), FILES.values(), strict=True))
+        unpersist_files(live)
+        assert boot_files_of(live) == [None, None]
+        assert record(live)[1] == []
+
+    assert points > 15

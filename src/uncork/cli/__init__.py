@@ -16,5 +16,6 @@ VERBS = {
     "approve": "Approve the exact changes of the plan.",
     "rollback": "Put back everything uncork changed.",
     "hold": "What reverts by itself, and when: extend or confirm it.",
+    "persist": "Keep over a reboot what was proven: write boot files, or take them away.",
     "journal": "What was done to this host, and whether the record of it is intact.",
 }

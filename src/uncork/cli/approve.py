@@ -27,7 +27,7 @@ def approve(
                 print_json(given)
             else:
                 print(f"Approved {given.digest[:8]} of plan {plan.id}; it is used once.")
-                print("next: uncork run (goes on), uncork plan --watch (if it is running already)")
+                print("next: uncork run --resume (goes on), uncork plan --watch (if it is running already)")
             return
         if as_json:
             print_json({"digest": plan.digest, "steps": to_approve(plan.steps)})

@@ -65,9 +65,18 @@ def _lines(plan: "Plan") -> list[tuple[str, str]]:
 
 
 MARKS = {
-    "completed": "[x]", "in_progress": "[>]", "unconfirmed": "[?]", "failed": "[!]", "blocked": "[-]",
-    "interrupted": "[!]", "drifted": "[!]", "ready": "[ ]", "pending": "[ ]",
-    "skipped": "[~]", "cancelled": "[~]", "reverted": "[<]",
+    "completed": "[x]",
+    "in_progress": "[>]",
+    "unconfirmed": "[?]",
+    "failed": "[!]",
+    "blocked": "[-]",
+    "interrupted": "[!]",
+    "drifted": "[!]",
+    "ready": "[ ]",
+    "pending": "[ ]",
+    "skipped": "[~]",
+    "cancelled": "[~]",
+    "reverted": "[<]",
 }
 
 
@@ -103,7 +112,7 @@ def _next(plan: "Plan") -> str:
         in_force = any(hold.state in ("open", "confirmed") for hold in plan.holds)
         return "uncork rollback (puts everything back)" if in_force else "uncork run (looks again)"
     if Shown.INTERRUPTED in shown:
-        return "uncork run (puts in order what was interrupted)"
+        return "uncork run --resume (puts in order what was interrupted)"
     if any(step.kind == "approve" and step.shown == Shown.READY for step in plan.steps):
         return f"uncork approve {plan.digest[:8]}"
     if Shown.UNCONFIRMED in shown:

@@ -74,6 +74,7 @@ class Deferred(msgspec.Struct, frozen=True):
     priority: Priority
     change_class: ChangeClass = msgspec.field(name="class")
     why: str
+    fix: str = ""
 
 
 class Need(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from uncork.checks import CHECKS
 from uncork.errors import BadInput
 from uncork.knobs import KNOBS, Knob
 from uncork.model.findings import Answer, Audit, Change, ChangeClass, Priority, Result
@@ -204,7 +205,11 @@ def read_targets(
 
 
 def _defer(result: Result, why: str) -> Deferred:
-    return Deferred(result.id, result.subject, result.says, result.priority, result.change_class, why)
+    check = CHECKS.get(result.id)
+    return Deferred(
+        *(result.id, result.subject, result.says, result.priority, result.change_class, why),
+        fix=check.fix if check else "",
+    )
 
 
 def _why_deferred(result: Result) -> str:

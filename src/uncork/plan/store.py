@@ -30,7 +30,7 @@ _REFUSALS: dict[str, type[UncorkError]] = {
 }
 _NEXT = {
     "not-skippable": "uncork plan cancel STEP --why '...' (blocks what needs it)",
-    "plan-not-active": "uncork plan resume (a paused plan), or uncork run (a new one)",
+    "plan-not-active": "uncork plan resume --why '...' (a paused plan), or uncork run (a new one)",
     "needs": "uncork plan (shows what it waits for)",
     "no-record": "uncork run (writes the record first)",
     "not-approved": "uncork approve",
@@ -232,7 +232,7 @@ class Store:
             "pending": f"uncork plan cancel {step.name} --why '...', or let the engine start it",
             "in_progress": "let it end, or uncork plan abort --why '...'",
             "completed": "uncork rollback (an applied change), or uncork run (a new plan)",
-            "failed": f"uncork run (tries again), or uncork plan cancel {step.name} --why '...'",
+            "failed": f"uncork plan cancel {step.name} --why '...', or uncork run (a new plan)",
         }
         return calls.get(
             row["status"] if row else "", "uncork run (a new plan; an ended step stays as it is)"
