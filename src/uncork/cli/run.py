@@ -25,6 +25,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve the changes that are shown.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but the writes.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the open plan.")] = False,
+    until: Annotated[str, typer.Option(help="Stop after this step of the plan.")] = "",
     suite: Annotated[str, typer.Option(help="Benchmark: quick or full.")] = "quick",
     concurrency: Annotated[str, typer.Option(help="Benchmark levels instead of a suite: 1,8,64.")] = "",
     requests: Annotated[int, typer.Option(help="Requests a level; 0 chooses.")] = 0,
@@ -76,7 +77,7 @@ def run(
 
             refuse_open(Store())
             loop = begin(options, say, server_of(options))
-        drive(loop)
+        drive(loop, until=until)
         _show(loop, as_json)
 
 

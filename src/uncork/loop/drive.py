@@ -81,12 +81,14 @@ def refuse_open(store: Store) -> None:
             )
 
 
-def drive(run: Run) -> Plan:
-    """Do the ready steps in their order until none is left; the plan as it then stands.
+def drive(run: Run, *, until: str = "") -> Plan:
+    """Do the ready steps in their order until none is left, or `until` has ended; the plan as it then stands.
 
     Ctrl-C ends it at a safe point: a measuring step goes back to pending and keeps its finished levels, a
     group that is being written is finished first. Raises what a phase raises.
     """
+    if until:
+        find(run.plan(), until)
     with only_one(run.store), safe_interrupts() as asked:
         while step := next_step(run.plan()):
             run.say.step(step, "running")
@@ -100,6 +102,8 @@ def drive(run: Run) -> Plan:
                 ) from None
             finally:
                 run.say.step(step, find(run.plan(), step.name).status)
+            if step.name == until:
+                break
             if asked():
                 raise Interrupted(
                     f"Stopped after: {step.title}. Nothing is lost; changes in force keep their timers.",
