@@ -67,6 +67,21 @@ def test_the_server_edition_gives_174_and_100() -> None:
     assert bound.fabric.tok_s == pytest.approx(100, abs=0.5)
 
 
+# All-reduce of 12 KB in us; tok/s on the Workstation (1792 GB/s) and the Server card (1597 GB/s).
+REDUCES = [(1.07, 189, 169), (9.2, 152, 139), (18.7, 124, 115), (26.9, 107, 100), (58.0, 71, 68)]
+
+
+@pytest.mark.parametrize(("us", "station", "server"), REDUCES)
+def test_the_fabric_tier_follows_the_measured_all_reduce(us: float, station: int, server: int) -> None:
+    curve = fabric.measured_curve([(2048, us), (1 << 20, us)], 8, "here")
+
+    for id, expected in (("rtx_pro_6000_ws", station), ("rtx_pro_6000_server", server)):
+        card = hardware.by_name(id)
+        by_hand = 1e3 / (9.196e9 / (card.bandwidth_gb_s * 1e6) + 156 * us / 1e3)
+        assert by_hand == pytest.approx(expected, abs=0.6)
+        assert bound_for(GLM, card, TP8, 0, 1, curve=curve).fabric.tok_s == pytest.approx(by_hand, rel=1e-3)
+
+
 # Context 1536, FP8 cache, published NCCL table: users, distinct experts, tok/s of the fabric tier.
 CURVE = [(1, 8.0, 107), (32, 163.3, 822), (64, 222.4, 1262), (128, 251.6, 1955), (256, 255.9, 2880)]
 

@@ -4,6 +4,7 @@ import pytest
 
 from uncork.bound import hardware, memory_speed
 from uncork.errors import BadInput
+from uncork.model.facts.driver import Gpu
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,46 @@ def test_narrow_weights_may_use_the_fastest_rate() -> None:
 
 def test_memory_of_this_host_can_be_read() -> None:
     assert memory_speed.read_gb_s(1 << 22, threads=1, seconds=0.01) > 0.01
+
+
+# NVML's maximum memory clock in MHz of the card, and the published bandwidth in GB/s.
+CLOCKS = [
+    ("NVIDIA H100 80GB HBM3", 2619, 3350),
+    ("NVIDIA A100-SXM4-80GB", 1593, 2039),
+    ("NVIDIA L40S", 9001, 864),
+    ("NVIDIA GeForce RTX 4090", 10501, 1008),
+    ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 12481, 1597),
+]
+
+
+@pytest.mark.parametrize(("name", "clock", "published"), CLOCKS)
+def test_the_drivers_facts_give_the_bandwidth(name: str, clock: int, published: float) -> None:
+    card = hardware.from_gpu(Gpu(index=0, name=name, max_memory_clock_mhz=clock, memory_total_bytes=80 << 30))
+
+    assert card.bandwidth_gb_s == pytest.approx(published, rel=0.002)
+    assert card.memory_bytes == 80 << 30
+    assert card.read == ()
+
+
+def test_a_power_cap_and_a_lowered_memory_clock_are_said() -> None:
+    card = hardware.from_gpu(
+        Gpu(
+            index=0,
+            name="NVIDIA H100 80GB HBM3",
+            max_memory_clock_mhz=2619,
+            app_memory_clock_mhz=1593,
+            power_enforced_mw=500_000,
+            power_default_mw=700_000,
+        )
+    )
+
+    assert [line.split(":")[0] for line in card.read] == [
+        "power capped at 500 W of 700",
+        "memory clock set to 1593 MHz of 2619",
+    ]
+
+
+def test_facts_that_could_not_be_read_fall_back_to_the_table_or_are_refused() -> None:
+    assert hardware.from_gpu(Gpu(index=0, name="NVIDIA H200")).bandwidth_gb_s == 4800
+    with pytest.raises(BadInput, match="its name could not be read"):
+        hardware.from_gpu(Gpu(index=3))

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from uncork.bound.quantisation import Names, read_scheme
 from uncork.errors import BadInput
@@ -96,3 +98,32 @@ def test_what_is_not_known_is_named(section: dict[str, Any], named: str) -> None
 def test_an_hf_quant_config_without_its_section_is_named() -> None:
     with pytest.raises(BadInput, match="`quantization` is missing"):
         read_scheme({}, {})
+
+
+ODD = st.one_of(st.none(), st.integers(-3, 300), st.text(max_size=4), st.lists(st.integers(), max_size=2))
+SECTIONS = [
+    {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
+    {"quant_method": "awq", "bits": 4, "group_size": 128},
+    {
+        "quant_method": "modelopt",
+        "quant_algo": "NVFP4",
+        "ignore": ["lm_head"],
+        "kv_cache_scheme": {"num_bits": 8},
+    },
+    {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"g": {"weights": {"num_bits": 4, "type": "int"}}},
+    },
+]
+
+
+@given(st.sampled_from(SECTIONS), st.data(), ODD)
+def test_an_odd_value_is_read_or_refused(section: dict[str, Any], data: st.DataObject, odd: Any) -> None:
+    key = data.draw(st.sampled_from(sorted(section)))
+
+    try:
+        scheme = scheme_of({**section, key: odd})
+    except BadInput as error:
+        assert error.says
+    else:
+        assert scheme.format_of("layers.0.mlp.up_proj").bits > 0

@@ -21,6 +21,7 @@ def assumptions(
         lines.append(
             "one name, two memory speeds: 1792 GB/s (Workstation), 1597 (Server); read the clock on the host"
         )
+    lines.extend(hardware.read)
     lines.extend(_layout(model, parallel))
     lines.extend(_collectives(hardware, parallel, curve))
     lines.append(f"KV cache in {kv_format}")

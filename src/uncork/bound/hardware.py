@@ -4,14 +4,19 @@ Peaks are dense: rates with 2:4 sparsity are never used. The table is `data/gpus
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from uncork.errors import BadInput
 from uncork.model.bound import Hardware
+from uncork.model.unknown import is_unknown
+
+if TYPE_CHECKING:  # all facts come along, which `uncork bound` does not need
+    from uncork.model.facts.driver import Gpu
 
 
 @cache
@@ -38,6 +43,7 @@ def _entry(row: dict[str, Any]) -> Hardware:
         in_switch_reduction=row["in_switch_reduction"],
         sources=tuple(f"{value}: {row[value]['source']}" for value in values),
         notes=row["notes"],
+        bus_bits=row.get("bus_bits"),
     )
 
 
@@ -126,6 +132,7 @@ def from_readings(
     neither the readings nor the table give a bandwidth.
     """
     known = find(name)
+    bus_width_bits = bus_width_bits or (known.bus_bits if known else None)
     if memory_clock_mhz and bus_width_bits:
         gb_s = memory_clock_mhz * 2 * bus_width_bits / 8 / 1000
         source = f"read on this host: {memory_clock_mhz:g} MHz x 2 x {bus_width_bits} bit / 8"
@@ -148,6 +155,41 @@ def from_readings(
         peaks_tflops=peaks,
         copy_share=min(1.0, copy_gb_s / gb_s) if copy_gb_s else None,
     )
+
+
+def from_gpu(gpu: "Gpu", *, copy_gb_s: float | None = None) -> Hardware:
+    """A device from the driver's facts about it: memory clock, memory size, clocks, power cap.
+
+    NVML tells no bus width, so that comes from the table by name. Raises BadInput where the name is not known
+    and neither is the bus.
+    """
+    if is_unknown(gpu.name):
+        raise BadInput(
+            f"GPU {gpu.index}: its name could not be read ({gpu.name.reason})",
+            next="give --gpu or --bandwidth",
+        )
+    capability = None if is_unknown(gpu.compute_capability) else gpu.compute_capability.split(".")
+    device = from_readings(
+        gpu.name,
+        memory_clock_mhz=None if is_unknown(gpu.max_memory_clock_mhz) else gpu.max_memory_clock_mhz,
+        memory_bytes=None if is_unknown(gpu.memory_total_bytes) else gpu.memory_total_bytes,
+        max_sm_clock_mhz=None if is_unknown(gpu.max_sm_clock_mhz) else gpu.max_sm_clock_mhz,
+        compute_capability=(int(capability[0]), int(capability[1])) if capability else None,
+        copy_gb_s=copy_gb_s,
+    )
+    return msgspec.structs.replace(device, read=tuple(_held_back(gpu)))
+
+
+def _held_back(gpu: "Gpu") -> Iterator[str]:
+    """What on this host keeps the card below what its limits allow."""
+    if not is_unknown(gpu.power_enforced_mw) and not is_unknown(gpu.power_default_mw):
+        cap, default = gpu.power_enforced_mw / 1e3, gpu.power_default_mw / 1e3
+        if cap < default:
+            yield f"power capped at {cap:g} W of {default:g}: clocks may not hold, the bound stays at full clocks"
+    if not is_unknown(gpu.app_memory_clock_mhz) and not is_unknown(gpu.max_memory_clock_mhz):
+        clock, most = gpu.app_memory_clock_mhz, gpu.max_memory_clock_mhz
+        if 0 < clock < most:
+            yield f"memory clock set to {clock} MHz of {most}: it loses that share of the bandwidth"
 
 
 def _fallback_peaks(

@@ -81,7 +81,7 @@ def read_scheme(config: dict[str, Any], quant_file: dict[str, Any] | None) -> Sc
         section = quant_file.get("quantization")
         if not isinstance(section, dict):
             raise BadInput("hf_quant_config.json: `quantization` is missing")
-        return _modelopt(section, "hf_quant_config.json")
+        return _read(_modelopt, section, "hf_quant_config.json")
     section = config.get("quantization_config")
     for key in ("text_config", "llm_config"):
         if section is None and isinstance(config.get(key), dict):
@@ -95,14 +95,22 @@ def read_scheme(config: dict[str, Any], quant_file: dict[str, Any] | None) -> Sc
     if reader is None:
         known = ", ".join(sorted(_METHODS))
         raise BadInput(f"config.json: `quantization_config.quant_method` is {method!r}; known are {known}")
-    return reader(section, "config.json quantization_config")
+    return _read(reader, section, "config.json quantization_config")
+
+
+def _read(reader: Callable[[dict[str, Any], str], Scheme], section: dict[str, Any], where: str) -> Scheme:
+    try:
+        return reader(section, where)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # A key of a kind that its reader does not expect (a number where a list belongs).
+        raise BadInput(f"{where}: cannot be read: {error}") from None
 
 
 def _plain_dtype(config: dict[str, Any]) -> Format:
     inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else {}
     dtype = config.get("dtype") or config.get("torch_dtype") or (inner or {}).get("dtype") or "bfloat16"
     known = {"bfloat16": BF16, "float16": formats.FP16, "float32": formats.FP32}
-    if dtype not in known:
+    if not isinstance(dtype, str) or dtype not in known:
         raise BadInput(f"config.json: `torch_dtype` is {dtype!r}; known are {', '.join(known)}")
     return known[dtype]
 

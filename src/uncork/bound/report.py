@@ -148,7 +148,12 @@ def _efficiency(report: Report) -> list[str]:
         text.append(f"  {span:>14} of the {name} tier" + ("  BEATEN" if name in share.beaten else ""))
     if "silicon" in share.beaten:
         text.append("  Nothing beats the silicon tier: an input above (model, device, batch) is wrong.")
-    text += wrap(efficiency.typical(report.bounds[0], report.model.family), 78, initial_indent="  ")
+    text += wrap(
+        efficiency.typical(report.bounds[0], report.model.family),
+        78,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
     return text
 
 
@@ -156,7 +161,8 @@ def _waterfall(fall: Waterfall) -> list[str]:
     text = [f"Where {fall.measured_ms:,.3f} ms a token went:"]
     for bar in fall.bars:
         share = bar.ns / fall.measured_ns
-        text.append(f"  {bar.ms:>10,.3f} ms {share:>6.1%}  {bar.part:<19}{'#' * round(max(share, 0) * 36)}")
+        drawn = "#" * round(max(share, 0) * 36)
+        text.append(f"  {bar.ms:>10,.3f} ms {share:>6.1%}  {bar.part:<19}{drawn}".rstrip())
     text += ["", "What each part points at (uncork explain CHECK):"]
     for bar in fall.bars:
         if bar.ns:

@@ -113,6 +113,8 @@ class Hardware(msgspec.Struct, frozen=True):
     copy_share: float | None = None  # achieved by a copy on this host, as a share of `bandwidth_gb_s`
     sources: tuple[str, ...] = ()
     notes: str = ""
+    bus_bits: int | None = None
+    read: tuple[str, ...] = ()  # what this host says that bears on the speed: a power cap, a lowered clock
 
 
 class Parallel(msgspec.Struct, frozen=True):
