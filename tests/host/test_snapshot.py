@@ -94,7 +94,8 @@ def test_no_secret_and_no_identifier_is_stored(tmp_path):
             "/etc/x": "url=http://ann:topsecret3@proxy:80 root=UUID=11111111-2222-3333-4444-555555555555\n",
         },
         runs={
-            "nvidia-smi -q": "    Serial Number : 1650321004321\n    GPU UUID : GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee\n"
+            "nvidia-smi -q": "    Serial Number : 1650321004321\n"
+            "    GPU UUID : GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee\n"
         },
         queries={"nvml": {"gpus": [{"serial": "1650321004321", "name": "X"}]}},
     )

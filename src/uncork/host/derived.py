@@ -113,6 +113,8 @@ def _numactl(text: str) -> Found:
     nodes = re.findall(r"^node (\d+) cpus:", text, re.MULTILINE)
     if nodes:
         yield _NODE + "online", ",".join(nodes) + "\n"
+    for number, cpus in re.findall(r"^node (\d+) cpus:([\d ]*)$", text, re.MULTILINE):
+        yield f"{_NODE}node{number}/cpulist", ",".join(cpus.split()) + "\n"
     for number, size in re.findall(r"^node (\d+) size: (\d+) MB", text, re.MULTILINE):
         free = re.search(rf"^node {number} free: (\d+) MB", text, re.MULTILINE)
         lines = f"Node {number} MemTotal: {int(size) * 1024} kB\n"
