@@ -13,11 +13,15 @@ Interface (everything takes and returns the nouns of `uncork.model.bound`; nothi
 
 `bound_for` takes as options `curve=` (this host's all-reduce, `fabric.measured_curve(points, ranks, source)`),
 `speculation=`, `kv_dtype=`, `max_num_seqs=`, `memory_share=`, `count=`. It raises Refused where weights or KV
-cache do not fit. On a CPU: `hardware.cpu(gb_s, source=...)` with `memory_speed.read_gb_s(model.weight_bytes)`.
+cache do not fit. On a host: `hardware.from_gpu(gpu_facts, copy_gb_s=...)`. On a CPU: `hardware.cpu(gb_s, source=...)`
+with `memory_speed.read_gb_s(model.weight_bytes)`: a buffer as large as the model, since one that fits the last cache
+is read from there, several times faster than memory.
 
     efficiency.of(tok_s, bound)                  measured / each tier
     waterfall.of(bound, tok_s)                   where a token's time went; bars sum to the measured ns exactly
     waterfall.moved(before, after)               which bars moved, largest first
+    levels.against(model, device, parallel, levels.measured_in(run))   a BenchRun's levels beside their bounds
+    levels.beside(rows), levels.shifts(before_rows, after_rows)        as a table; which bars moved by level
     prefill.prefill_bound(model, device, parallel, prompt_len)     least time to the first token
 """
 

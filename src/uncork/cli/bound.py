@@ -1,9 +1,12 @@
 """uncork bound."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from uncork.model.bound import Hardware, ModelBytes, Parallel
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 Option = typer.Option
@@ -28,6 +31,12 @@ def bound(
     concurrency: Annotated[str, Option(help="Users at once, a list: 1,8,64.")] = "1,2,4,8,16,32,64",
     prompt: Annotated[int | None, Option(help="Prompt tokens, for the time to the first token.")] = None,
     measured: Annotated[float | None, Option(help="Measured output tok/s over all users.")] = None,
+    run: Annotated[
+        Path | None, Option(help="A folder of uncork bench: every level beside its bound.")
+    ] = None,
+    before: Annotated[
+        Path | None, Option(help="An earlier such folder, with --run: which parts moved.")
+    ] = None,
     allreduce_us: Annotated[Path | None, Option(help="This host's all-reduce: bytes and us a line.")] = None,
     kv_dtype: Annotated[str, Option(help="auto, bf16, fp8, nvfp4, q8_0, ...")] = "auto",
     max_num_seqs: Annotated[int | None, Option(help="The engine's limit of sequences at once.")] = None,
@@ -57,6 +66,9 @@ def bound(
         "count": max(count, 1),
         "speculation": Speculation(draft, accept, model.mtp_parameters > 0) if draft else None,
     }
+    if run:
+        _levels(model, device, parallel, options, run, before, as_json)
+        return
     bounds = tuple(bound_for(model, device, parallel, context, n, **options) for n in users)
     first = prefill_bound(model, device, parallel, prompt or max(context, 1), curve=curve)
     report = Report.of(model, device, bounds, first, measured)
@@ -64,6 +76,36 @@ def bound(
         print_json(report)
         return
     for line in [*lines(report), "", *draw(bounds, measured), "", *report.closing()]:
+        typer.echo(clean(line))
+
+
+def _levels(
+    model: "ModelBytes",
+    device: "Hardware",
+    parallel: "Parallel",
+    options: dict[str, Any],
+    run: Path,
+    before: Path | None,
+    as_json: bool,
+) -> None:
+    """The levels of one run beside their bounds, or what moved since an earlier one."""
+    from uncork.bound import levels
+    from uncork.cli.show import clean, print_json
+    from uncork.errors import BadInput
+
+    read = [levels.measured_in(levels.read_run(str(folder))) for folder in (run, before) if folder]
+    if not all(read):
+        raise BadInput(
+            "the run has no valid closed-loop level with times a token", next="uncork bench --concurrency 1,8"
+        )
+    rows = [levels.against(model, device, parallel, measured, **options) for measured in read]
+    moved = levels.shifts(rows[1], rows[0]) if before else ()
+    if as_json:
+        print_json({"levels": rows[0], "before": rows[1] if before else (), "moved": moved})
+        return
+    lines = [*levels.beside(rows[0]), "", *levels.shift_lines(moved), ""]
+    lines.append("Next: uncork bound ... --concurrency N --measured TOK_S, for the waterfall of a level.")
+    for line in lines:
         typer.echo(clean(line))
 
 
@@ -81,7 +123,9 @@ def _users(text: str, measured: float | None) -> list[int]:
     return users
 
 
-def _device(gpu: str, bandwidth: float | None, memory: float | None, on_cpu: bool, weight_bytes: int):  # type: ignore[no-untyped-def]
+def _device(
+    gpu: str, bandwidth: float | None, memory: float | None, on_cpu: bool, weight_bytes: int
+) -> "Hardware":
     import msgspec
 
     from uncork.bound import hardware
