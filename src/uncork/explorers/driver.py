@@ -8,6 +8,7 @@ from uncork.host import Host
 from uncork.model.facts.driver import NOT_READ, DriverFacts, Gpu
 from uncork.model.unknown import Unknown
 from uncork.parsers import fabricmanager
+from uncork.parsers.statements import Statements
 
 _MODULES = (
     "nvidia",
@@ -40,7 +41,7 @@ def explore(host: Host) -> DriverFacts:
     log_text = reading.kernel_log(host)
     log = log_text if isinstance(log_text, Unknown) else gpu_log.lines_by_kind(log_text)
     words = statements.words(host)
-    said = statements.facts(words)
+    said = statements.about(host)
     module = _module(host, log, said)
     fabric = fabricmanager.parse("".join(f"{text}\n" for text in reading.attached(host, "fabricmanager")))
     return DriverFacts(
@@ -70,13 +71,14 @@ def explore(host: Host) -> DriverFacts:
         uvm_hmm_disabled=_flag(host, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"),
         patched=_patched(words, host),
         models=_models(host, read.gpus, words),
-        statements=said,
+        stated=statements.stated(said),
+        bar1_stated=tuple((one.about, one.bytes, one.text) for one in said.bar1),
         words=words,
     )
 
 
 def _module(
-    host: Host, log: dict[str, tuple[str, ...]] | Unknown, said: dict[str, str]
+    host: Host, log: dict[str, tuple[str, ...]] | Unknown, said: Statements
 ) -> tuple[str | Unknown, bool | Unknown]:
     """Version and flavour of the loaded kernel module."""
     text = host.read("/proc/driver/nvidia/version")
@@ -90,10 +92,8 @@ def _module(
     version = reading.text(host, "/sys/module/nvidia/version")
     if not isinstance(version, Unknown):
         return version, Unknown("only /sys/module/nvidia/version could be read")
-    for key in ("nvidia driver", "driver", "driver version"):
-        if match := _VERSION.search(said.get(key, "")):
-            flavour = said[key].lower()
-            return match[1], "open" in flavour if "open" in flavour or "proprietary" in flavour else NOT_READ
+    if said.driver:
+        return said.driver, NOT_READ if said.driver_open is None else said.driver_open
     return version, version
 
 
@@ -116,7 +116,7 @@ def _libraries(host: Host, read: gpus.Reading) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _fabric_manager(host: Host, said: dict[str, str]) -> str | Unknown:
+def _fabric_manager(host: Host, said: Statements) -> str | Unknown:
     """The fabric manager's version: its log, its package, or what a reporter says."""
     for text in reading.attached(host, "fabricmanager") + reading.attached(host, "packages"):
         for pattern in (
@@ -126,9 +126,8 @@ def _fabric_manager(host: Host, said: dict[str, str]) -> str | Unknown:
         ):
             if match := re.search(pattern, text):
                 return match[1]
-    for key, value in said.items():
-        if ("fabricmanager" in key or "fabric manager" in key) and (match := _VERSION.search(value)):
-            return match[1]
+    if said.fabricmanager:
+        return said.fabricmanager
     if not host.live:
         return Unknown("no text names the fabric manager's version")
     if host.exists("/usr/bin/nv-fabricmanager") is not True:

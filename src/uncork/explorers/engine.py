@@ -3,21 +3,22 @@
 import time
 from collections.abc import Mapping
 
-from uncork.explorers import engine_argv, engine_endpoint, engine_process
+from uncork.explorers import engine_argv, engine_attached, engine_endpoint, engine_process
 from uncork.host import Host
 from uncork.model.facts.engine import EngineFacts, Launcher, Process, Server
 from uncork.model.unknown import Unknown
 
 WINDOW_S = 0.25  # between the two samples of a thread's CPU time; only where a server runs
 _MAX_MAPS = 4  # processes whose mapped libraries are read: the ranks of one server map the same ones
+_NOT_TOLD = Unknown("no command line, unit file or log of an engine was given")
 
 
 def explore(host: Host) -> EngineFacts:
     """Find servers by their command lines, and what each was started with."""
-    log = engine_process.attached_log(host)
+    attached, environ, signs = engine_attached.read(host)
     names = host.list("/proc")
     if isinstance(names, Unknown):
-        return EngineFacts(servers=names, others=names, log=log)
+        return EngineFacts(servers=attached or _NOT_TOLD, others=names, environ=environ, signs=signs)
     commands = engine_process.commands(host, [int(name) for name in names if name.isdigit()])
     mains = {pid: found for pid, argv in commands.items() if (found := engine_argv.kind_and_arguments(argv))}
     parents = engine_process.parents(host, commands) if mains else {}
@@ -31,7 +32,7 @@ def explore(host: Host) -> EngineFacts:
     servers = tuple(
         _server(host, pid, mains[pid], commands[pid], families[pid], parents, shares) for pid in roots
     )
-    return EngineFacts(servers=servers, others=_others(commands), log=log)
+    return EngineFacts(servers=servers + attached, others=_others(commands), environ=environ, signs=signs)
 
 
 def _inside(pid: int, mains: Mapping[int, object], parents: Mapping[int, int]) -> bool:
@@ -91,7 +92,6 @@ def _server(
         oom_score_adj=engine_process.number(host, f"/proc/{pid}/oom_score_adj"),
         memlock_bytes=limits["Max locked memory"],
         nofile=limits["Max open files"],
-        log=engine_process.attached_log(host),
     )
 
 

@@ -248,9 +248,3 @@ def libraries(host: Host, pids: Iterable[int]) -> tuple[str, ...] | Unknown:
     """Paths of shared objects mapped by the processes."""
     found = dict.fromkeys(path for pid in pids for path in _mapped(host, pid))
     return tuple(found) if found else Unknown("what its processes map cannot be read")
-
-
-def attached_log(host: Host) -> str | Unknown:
-    """The engine's log, where somebody gave one; a running server's is not ours to find."""
-    answer = host.query("log:engine")
-    return answer if isinstance(answer, str) else Unknown("the engine's log was not given")

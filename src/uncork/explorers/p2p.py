@@ -48,6 +48,7 @@ def explore(host: Host) -> P2pFacts:
         amd_links=_amd_links(host),
         topology_file=_topology_file(host),
         slow_network=_busbw(host),
+        out_of_bounds=_out_of_bounds(host),
         hung=_hung(host),
     )
 
@@ -205,6 +206,15 @@ def _busbw(host: Host) -> str:
         if match := re.search(r"^# Avg bus bandwidth\s*:.*$", text, re.MULTILINE):
             return match[0]
     return ""
+
+
+def _out_of_bounds(host: Host) -> int:
+    counts = [
+        int(match[1])
+        for text in reading.attached(host, "nccl-tests")
+        if (match := re.search(r"^# Out of bounds values : (\d+)", text, re.MULTILINE))
+    ]
+    return sum(counts) if counts else -1
 
 
 def _hung(host: Host) -> tuple[str, ...]:

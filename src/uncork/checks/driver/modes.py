@@ -61,10 +61,10 @@ def persistence(facts: Facts) -> Iterator[Verdict]:
     if reason := no_nvidia(facts):
         yield not_applicable(reason)
         return
-    stated = facts.driver.statements.get("persistence mode", facts.driver.statements.get("persistence-m", ""))
-    if is_unknown(facts.driver.gpus) and stated:
-        if re.match(r"disabled|off", stated, re.IGNORECASE):
-            yield fails("persistence mode is off", evidence=evidence("as reported", stated))
+    if is_unknown(facts.driver.gpus) and "persistence" in facts.driver.stated:
+        value, line = facts.driver.stated["persistence"]
+        if value == "False":
+            yield fails("persistence mode is off", evidence=evidence("as reported", line))
         else:
             yield passes("persistence mode is on")
         return

@@ -24,8 +24,6 @@ from uncork.model.facts.pcie import PciDevice
 from uncork.model.unknown import UnknownValue, is_unknown
 
 GIB = 1 << 30
-# BAR1 as a reporter writes it: "BAR1 256 MB", "BAR1 Total 256 MiB".
-_STATED = re.compile(r"\bBAR ?1\b[^\n\d]{0,20}(\d+) ?([MG])i?B?\b((?: */ *\d+ ?[MG]i?B?)*)", re.IGNORECASE)
 
 
 @check("pcie.bar-unassigned", P0, FIRMWARE)
@@ -156,7 +154,7 @@ def _window(device: PciDevice) -> int:
 
 
 def _stated(facts: Facts, wanted: bool) -> Iterator[Verdict]:
-    small = [line.strip() for line in facts.driver.words.splitlines() if _small(line)]
+    small = [line for _, size, line in facts.driver.bar1_stated if size <= 512 << 20]
     if small:
         yield fails("BAR1 is smaller than any GPU's memory", evidence=lines("as reported", small))
     elif wrong_data(facts) and wanted:
@@ -168,11 +166,3 @@ def _stated(facts: Facts, wanted: bool) -> Iterator[Verdict]:
         yield not_applicable("no GPU")
     else:
         raise UnknownValue("no text tells the size of BAR1: attach `nvidia-smi -q` or `sudo lspci -vvv`")
-
-
-def _small(line: str) -> bool:
-    for number, unit, more in _STATED.findall(line):
-        values = [(number, unit), *re.findall(r"(\d+) ?([MG])", more)]
-        if any(int(value) * (1024 if letter in "Gg" else 1) <= 512 for value, letter in values):
-            return True
-    return False

@@ -229,15 +229,19 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
             evidence=evidence("/sys/class/iommu", ", ".join(listed)),
         )
         return
-    said = [line for line in facts.driver.words.splitlines() if _speaks_of_iommu(line)]
-    if any(_translating(line) for line in said):
+    value, line = facts.driver.stated.get("iommu", ("", ""))
+    nothing, bare = facts.driver.stated.get("iommu_parameter", ("", ""))
+    if value in ("translated", "enabled"):
         yield fails(
-            "the report says that the IOMMU is on and not in passthrough", evidence=lines("as reported", said)
+            "the report says that the IOMMU is on and not in passthrough",
+            evidence=evidence("as reported", line),
         )
-    elif said and wrong:
+    elif value in ("off", "passthrough"):
+        yield passes(f"the report says: {value}", evidence=evidence("as reported", line))
+    elif nothing and (wrong or facts.p2p.hung):
         yield fails(
-            "peer data is wrong, and the report turns on the IOMMU",
-            evidence=(*lines("as reported", said), *lines("copy test", wrong)),
+            "peer data goes wrong without passthrough on the command line",
+            evidence=(*evidence("as reported", bare), *lines("copy test", wrong)),
         )
     elif wrong or facts.p2p.hung:
         yield unknown(
@@ -250,27 +254,6 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
             if is_unknown(facts.pcie.iommu_default)
             else "the IOMMU's mode is not told"
         )
-
-
-def _speaks_of_iommu(line: str) -> bool:
-    low = line.lower()
-    return "iommu" in low or "amd-vi" in low or "vt-d" in low
-
-
-def _translating(line: str) -> bool:
-    low = line.lower()
-    if "iommu=pt" in low or "passthrough" in low:
-        return False
-    return (
-        "translat" in low
-        or ("iommu" in low and "enabled" in low)
-        or (
-            "no iommu" in low
-            and ("parameter" in low or "option" in low)
-            and "nothing" not in low
-            and "fail" in low
-        )
-    )
 
 
 @check("pcie.iommu-faults", P0, REBOOT)

@@ -160,4 +160,5 @@ class DriverFacts(msgspec.Struct, frozen=True):
     patched: str  # what says that the module is patched for peer access; empty where nothing does
     models: tuple[str, ...]  # GPU models that anything names
     words: str  # all of a reporter's own words
-    statements: dict[str, str]  # what a reporter wrote in own words, key lower case
+    stated: dict[str, tuple[str, str]]  # what a reporter states of it: field → value, line
+    bar1_stated: tuple[tuple[str, int, str], ...]  # about, bytes, line

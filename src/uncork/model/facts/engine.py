@@ -45,7 +45,6 @@ class Server(msgspec.Struct, frozen=True):
     oom_score_adj: int | Unknown
     memlock_bytes: int | Unknown | None  # soft RLIMIT_MEMLOCK; None is unlimited
     nofile: int | Unknown | None
-    log: str | Unknown = Unknown("its log was not given")  # the lines of the log that checks look at
 
 
 class Launcher(msgspec.Struct, frozen=True):
@@ -61,4 +60,5 @@ class EngineFacts(msgspec.Struct, frozen=True):
 
     servers: tuple[Server, ...] | Unknown
     others: tuple[Launcher, ...] | Unknown
-    log: str | Unknown  # engine log text that was attached, where no process is known for it
+    signs: dict[str, tuple[str, ...]] | Unknown  # lines of an engine's log by what they tell
+    environ: dict[str, str] | Unknown  # variables that were attached, allowed names only
