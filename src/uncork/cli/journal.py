@@ -38,9 +38,12 @@ def journal(
 def _line(body: dict[str, Any]) -> str:
     import time
 
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(body["wall_ns"] / 1e9))
-    by = body.get("actor", {}).get("kind", "")
-    return f"{body['seq']:>5} {at} {body['txn']} {body['kind']:10} {by:8} {_says(body)}"
+    at = time.strftime("%m-%d %H:%M:%S", time.localtime(body["wall_ns"] / 1e9))
+    by = body.get("actor", {})
+    who = (
+        f"  by {by.get('name') or by['kind']}" if by and body["kind"] in ("hold", "undo", "confirmed") else ""
+    )
+    return f"{body['seq']:>4} {at} {body['txn'][:6]} {body['kind']:10} {_says(body)}{who}"
 
 
 _SAYS = {

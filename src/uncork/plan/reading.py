@@ -49,7 +49,7 @@ def _read(db: sqlite3.Connection, plan: str | None) -> Plan:
     ).fetchone()
     if row is None:
         named = f"no plan {plan}" if plan else "no plan yet"
-        raise NotFound(f"There is {named} on this host.", next="uncork plan --all" if plan else "uncork run")
+        raise NotFound(f"There is {named} on this host.", next="uncork plan" if plan else "uncork run")
     holds = tuple(
         Hold(h["txn"], h["step"] or 0, h["state"], h["boot_id"], h["deadline_boot_ns"], h["guard"])
         for h in db.execute("SELECT * FROM hold WHERE plan = ? ORDER BY rowid", (row["id"],))
