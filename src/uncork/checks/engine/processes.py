@@ -1,0 +1,501 @@
+"""Processes, threads and environment of servers."""
+
+import re
+from collections.abc import Iterator
+
+from uncork.checks import (
+    INFO,
+    NONE,
+    P0,
+    P1,
+    P2,
+    RUNTIME,
+    SERVICE_RESTART,
+    Verdict,
+    check,
+    fails,
+    not_applicable,
+    passes,
+    unknown,
+)
+from uncork.checks.engine.servers import each_server, flag, name_of
+from uncork.checks.gpus import evidence, gpus, known, ranks, version, visible
+from uncork.model.facts import Facts
+from uncork.model.facts.engine import Server
+from uncork.model.findings import Change
+from uncork.model.unknown import UnknownValue, is_unknown
+
+
+def environ(server: Server) -> dict[str, str]:
+    """The kept environment; raises UnknownValue where it may not be read."""
+    return known(server.environ)
+
+
+@check("engine.debug-logging", P1, SERVICE_RESTART)
+def debug_logging(facts: Facts) -> Iterator[Verdict]:
+    """Nothing is logged or traced in detail.
+
+    Effect: tracing of functions costs multiples, logging of requests the API's core
+    Sure: high
+    Fix: take the variable or flag out
+    Undo: set it again
+    Wrong when: somebody is looking for a fault right now
+    Source: vLLM documentation, environment variables; SGLang server arguments; NCCL user guide, NCCL_DEBUG
+    """
+    serious = {
+        "VLLM_TRACE_FUNCTION": "1",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+        "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
+        "NCCL_DEBUG": "TRACE",
+        "RUST_LOG": "trace",
+    }
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables = environ(server)
+        found = [
+            f"{n}={variables[n]}" for n, bad in serious.items() if variables.get(n, "").upper() == bad.upper()
+        ]
+        mild = [f"NCCL_DEBUG={variables['NCCL_DEBUG']}"] if variables.get("NCCL_DEBUG") == "INFO" else []
+        mild += ["TORCH_LOGS"] if variables.get("TORCH_LOGS") else []
+        mild += [f"--{n}" for n in ("log-requests", "enable-log-requests") if flag(server, n)]
+        mild += (
+            ["--log-level debug"] if server.flags.get("log-level", "").lower() in ("debug", "trace") else []
+        )
+        if found:
+            yield fails(", ".join(found), name_of(server), evidence=evidence("environment", found))
+        elif mild:
+            yield fails(", ".join(mild), name_of(server), priority=P2, evidence=evidence("environment", mild))
+        else:
+            yield passes("no detailed logging", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.python-debug", P1, SERVICE_RESTART)
+def python_debug(facts: Facts) -> Iterator[Verdict]:
+    """Python runs without its development modes.
+
+    Effect: everything in Python is slower; how much was not measured here
+    Sure: high
+    Fix: unset the variable
+    Undo: set it again
+    Wrong when: somebody is looking for a fault right now
+    Source: Python documentation, command line and environment
+    """
+    names = (
+        "PYTHONDEVMODE",
+        "PYTHONASYNCIODEBUG",
+        "PYTHONTRACEMALLOC",
+        "COVERAGE_PROCESS_START",
+        "PYTHONPROFILEIMPORTTIME",
+    )
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables = environ(server)
+        found = [n for n in names if variables.get(n, "0") not in ("", "0")]
+        found += ["PYTHONMALLOC"] if "debug" in variables.get("PYTHONMALLOC", "") else []
+        found += ["debugpy"] if any("debugpy" in word for word in server.command) else []
+        if found:
+            yield fails(f"{', '.join(found)} is on", name_of(server), evidence=evidence("environment", found))
+        else:
+            yield passes("no development mode", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.profiler-enabled", P1, SERVICE_RESTART)
+def profiler(facts: Facts) -> Iterator[Verdict]:
+    """No profiler of the engine is on.
+
+    Effect: detailed traces make the GPU wait
+    Sure: medium
+    Fix: take it out
+    Undo: set it again
+    Wrong when: the directory alone, which does nothing until a profile is started
+    Source: vLLM and SGLang documentation, profiling
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables = environ(server)
+        hard = [
+            f"--{n}" for n in ("collect-detailed-traces", "enable-layerwise-nvtx-marker") if flag(server, n)
+        ]
+        soft = [n for n in ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR") if variables.get(n)]
+        if hard:
+            yield fails(f"{', '.join(hard)} is on", name_of(server), evidence=evidence("command line", hard))
+        elif soft:
+            yield passes(f"{soft[0]} is set, and does nothing until a profile is started", name_of(server))
+        else:
+            yield passes("no profiler", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.version-coherence", P1, SERVICE_RESTART)
+def coherence(facts: Facts) -> Iterator[Verdict]:
+    """torch, CUDA's libraries and the driver fit together.
+
+    Effect: a silent fallback or a crash
+    Sure: high
+    Fix: install from one set of wheels
+    Undo: the former lock file
+    Wrong when: CUDA's minor compatibility, which is allowed here
+    Source: NVIDIA CUDA compatibility guide; vLLM documentation, installation
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        packages = known(server.packages)
+        torch = packages.get("torch", "")
+        built = torch.partition("+cu")[2]
+        served = facts.driver.cuda_version
+        if built[:-1].isdigit() and not is_unknown(served) and int(built[:-1]) > version(served)[0]:
+            yield fails(
+                f"torch {torch} needs CUDA {built[:-1]}, the driver serves {served}",
+                name_of(server),
+                evidence=evidence("packages", torch),
+            )
+            return
+        majors: dict[str, set[str]] = {}
+        for path in () if is_unknown(server.libraries) else server.libraries:
+            if match := re.search(r"lib(cudart|cublas|cudnn)\.so\.(\d+)", path):
+                majors.setdefault(match[1], set()).add(match[2])
+        double = {name: found for name, found in majors.items() if len(found) > 1}
+        if double:
+            name, found = next(iter(double.items()))
+            yield fails(
+                f"{name} of versions {', '.join(sorted(found))} in one process",
+                name_of(server),
+                evidence=evidence("maps", double),
+            )
+        else:
+            yield passes(f"torch {torch}" if torch else "no torch beside it", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.cpu-core-budget", P0, RUNTIME)
+def cores(facts: Facts) -> Iterator[Verdict]:
+    """The server has a core for each of its busy processes.
+
+    Effect: a scheduler or API without a core starves the GPUs: decoding halves in reports
+    Sure: high
+    Fix: widen the cpuset, the quota or the affinity
+    Undo: the former mask
+    Wrong when: a CPU engine that shares its cores on purpose
+    Source: vLLM documentation, CPU resources (2 cores and one a GPU); vLLM issue 8147
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        main = next((p for p in server.processes if p.role == "main"), None)
+        if main is None:
+            raise UnknownValue("its processes are not in sight")
+        need = 2 + ranks(server)
+        have = float(len(known(main.cpus_allowed)))
+        quota = _quota(facts, server)
+        shown = f"{have:g} CPUs allowed"
+        if quota is not None and quota < have:
+            have, shown = quota, f"a quota of {quota:g} CPUs"
+        threads = _threads_a_core(facts)
+        physical = have / threads if quota is None else have
+        if server.kind in ("llama.cpp", "ollama"):
+            yield passes(shown, name_of(server))
+        elif have < need:
+            yield fails(
+                f"{shown}, {need} cores are needed for {ranks(server)} ranks",
+                name_of(server),
+                evidence=evidence("CPUs", shown),
+            )
+        elif physical < need:
+            words = f"{shown} are {physical:g} cores, {need} are needed"
+            yield fails(words, name_of(server), priority=P1, evidence=evidence("CPUs", words))
+        else:
+            yield passes(f"{shown} for {ranks(server)} ranks", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+def _quota(facts: Facts, server: Server) -> float | None:
+    """The tightest CPU quota over the server's processes."""
+    if is_unknown(facts.container) or is_unknown(facts.container.processes):
+        return None
+    found = [
+        group.cpu_quota
+        for process in facts.container.processes
+        if process.pid == server.pid and not is_unknown(process.cgroups)
+        for group in process.cgroups
+        if not is_unknown(group.cpu_quota) and group.cpu_quota is not None
+    ]
+    return min(found, default=None)
+
+
+def _threads_a_core(facts: Facts) -> int:
+    """2 with SMT, else 1; 1 where it is not known, so that nothing is claimed."""
+    if is_unknown(facts.kernel) or is_unknown(facts.kernel.smt):
+        return 1
+    return 2 if facts.kernel.smt == "on" else 1
+
+
+@check("engine.omp-threads", P1, SERVICE_RESTART)
+def omp(facts: Facts) -> Iterator[Verdict]:
+    """Ranks do not open more threads than there are cores.
+
+    Effect: pools that spin against each other; 45 times slower under a quota in one CPU engine
+    Sure: high
+    Fix: OMP_NUM_THREADS from 1 to 8
+    Undo: the former value
+    Wrong when: an engine that computes on the CPU
+    Source: Ollama issue 17916; vLLM documentation, environment variables
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables, many = environ(server), ranks(server)
+        text = variables.get("OMP_NUM_THREADS", "")
+        main = next((p for p in server.processes if p.role == "main"), None)
+        allowed = 0 if main is None or is_unknown(main.cpus_allowed) else len(main.cpus_allowed)
+        if text.isdigit() and allowed and int(text) * many > allowed:
+            words = f"{many} ranks of {text} threads on {allowed} CPUs"
+            yield fails(words, name_of(server), evidence=evidence("OMP_NUM_THREADS", text))
+        elif not text and many > 1 and allowed > 64 and server.kind not in ("vllm", "sglang"):
+            words = f"OMP_NUM_THREADS is not set: {many} ranks of {allowed} threads"
+            yield fails(words, name_of(server), priority=P2, evidence=evidence("environment", words))
+        else:
+            yield passes(f"OMP_NUM_THREADS={text}" if text else "the engine sets it", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.oom-score", P2, RUNTIME)
+def oom_score(facts: Facts) -> Iterator[Verdict]:
+    """The server is not the first that the kernel would kill.
+
+    Effect: availability on a shared host
+    Sure: high
+    Fix: write -500 to its oom_score_adj
+    Undo: write the former number
+    Wrong when: Kubernetes, which sets it by its classes
+    Source: man 5 proc_pid_oom_score_adj
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        value = known(server.oom_score_adj)
+        if value > 0:
+            change = Change("process", f"{server.pid}:oom_score_adj", "0", before=str(value))
+            yield fails(
+                f"oom_score_adj is {value}",
+                name_of(server),
+                change=change,
+                evidence=evidence("oom_score_adj", value),
+            )
+        else:
+            yield passes(f"oom_score_adj is {value}", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.sched-policy", P2, RUNTIME)
+def sched_policy(facts: Facts) -> Iterator[Verdict]:
+    """The server's processes have ordinary priority or better.
+
+    Effect: starvation where a job runner handed down a nice value
+    Sure: medium
+    Fix: renice 0 -p PID, or start it without nice
+    Undo: renice with the former value
+    Wrong when: CPUs that nobody else uses
+    Folklore: partly: real-time priority for Python servers is folklore, and uncork never plans it
+    Source: man 7 sched
+    """
+    words = {1: "FIFO", 2: "RR", 3: "BATCH", 5: "IDLE"}
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        if not server.processes:
+            raise UnknownValue("its processes are not in sight")
+        wrong = [
+            p
+            for p in server.processes
+            if (not is_unknown(p.nice) and p.nice > 0) or (not is_unknown(p.policy) and p.policy in words)
+        ]
+        if wrong:
+            one = wrong[0]
+            policy = words.get(one.policy, "") if not is_unknown(one.policy) else ""
+            yield fails(
+                f"{one.title} ({one.pid}) has nice {one.nice} {policy}".strip(),
+                name_of(server),
+                change_class=SERVICE_RESTART,
+                evidence=evidence("stat", f"{one.nice} {one.policy}"),
+            )
+        else:
+            yield passes("ordinary priority", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.malloc-preload", INFO, NONE)
+def malloc_preload(facts: Facts) -> Iterator[Verdict]:
+    """Which memory allocator is preloaded.
+
+    Effect: engines on CPUs gain; nothing is shown for GPUs
+    Sure: low
+    Fix: none planned
+    Undo: nothing to undo
+    Wrong when: always worth a doubt
+    Folklore: partly
+    Source: own reasoning
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        paths = known(server.libraries)
+        found = sorted({m[0] for path in paths if (m := re.search(r"tcmalloc|jemalloc|mimalloc", path))})
+        yield passes(found[0] if found else "the system's allocator", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.proxy-env", P2, SERVICE_RESTART)
+def proxy(facts: Facts) -> Iterator[Verdict]:
+    """No proxy variable catches local traffic.
+
+    Effect: a benchmark measures the proxy, and ranks do not find each other
+    Sure: high
+    Fix: no_proxy=localhost,127.0.0.1 and the node's addresses
+    Undo: the former value
+    Wrong when: clients that never leave the host
+    Source: own reasoning
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables = {name.lower(): value for name, value in environ(server).items()}
+        used = [n for n in ("http_proxy", "https_proxy", "all_proxy") if variables.get(n)]
+        spared = variables.get("no_proxy", "")
+        if used and not re.search(r"\*|127\.0\.0\.1|localhost", spared):
+            yield fails(
+                f"{used[0]} is set, and no_proxy spares no local address",
+                name_of(server),
+                evidence=evidence("environment", f"no_proxy={spared}"),
+            )
+        else:
+            yield passes("local traffic goes straight", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.hf-hub-online", INFO, NONE)
+def hub(facts: Facts) -> Iterator[Verdict]:
+    """Whether the server asks the hub at start.
+
+    Effect: delay or failure at start
+    Sure: medium
+    Fix: HF_HUB_OFFLINE=1 where the weights are local
+    Undo: unset it
+    Wrong when: weights that are fetched
+    Source: Hugging Face Hub, environment variables
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        offline = environ(server).get("HF_HUB_OFFLINE", "0") not in ("", "0")
+        yield passes("offline" if offline else "may ask the hub at start", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+# Flags that spread the API over processes, and the first release that has them: never advised before it.
+# Sources: vLLM release notes 0.9.1 (--api-server-count); SGLang release notes 0.5.3 (--tokenizer-worker-num).
+_SCALE_OUT = {"vllm": ("api-server-count", (0, 9, 1)), "sglang": ("tokenizer-worker-num", (0, 5, 3))}
+
+
+def scale_out(server: Server) -> str:
+    """The flag that would spread the API over processes; empty where this version has none or is not known."""
+    name, since = _SCALE_OUT.get(server.kind, ("", (0,)))
+    if not name or is_unknown(server.version) or version(server.version) < since or name in server.flags:
+        return ""
+    return f"--{name}"
+
+
+@check("engine.api-bottleneck", P1, SERVICE_RESTART)
+def api_bottleneck(facts: Facts) -> Iterator[Verdict]:
+    """No single thread of the server is at its limit.
+
+    Effect: the GPU waits while Python is at 100 %
+    Sure: high
+    Fix: --api-server-count, --tokenizer-worker-num, or replicas behind a router
+    Undo: the former number
+    Wrong when: a thread that spins by design (the scheduler's between steps)
+    Source: vLLM documentation, API server scale-out; SGLang server arguments
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        shares = {
+            p.title: p.cpu_share
+            for p in server.processes
+            if p.role in ("main", "tokenizer") and not is_unknown(p.cpu_share)
+        }
+        if not shares:
+            raise UnknownValue("its threads were not sampled")
+        title, share = max(shares.items(), key=lambda item: item[1])
+        if server.kind in ("llama.cpp", "ollama"):
+            yield not_applicable("it computes in these threads", name_of(server))
+        elif share > 0.9:
+            yield fails(
+                f"one thread of {title} takes {share:.0%} of a core",
+                name_of(server),
+                evidence=evidence("stat", f"{share:.0%}"),
+            )
+        elif share < 0.05:
+            yield unknown("the server rests: `uncork bench` samples it under load", name_of(server))
+        else:
+            yield passes(f"the busiest thread takes {share:.0%} of a core", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.gpu-idle-gaps", P1, NONE)
+def idle_gaps(facts: Facts) -> Iterator[Verdict]:
+    """While requests wait, the GPU works.
+
+    Effect: tells whether tuning the host can help at all
+    Sure: medium
+    Fix: none
+    Undo: nothing to undo
+    Wrong when: NVML's utilisation, which counts any kernel at all
+    Source: NVML API reference, utilization; vLLM and SGLang metrics
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        cards = visible(server, gpus(facts))
+        if not cards:
+            yield not_applicable("no GPU", name_of(server))
+            return
+        shares = [known(gpu.utilization_percent) for gpu in cards]
+        busy = any(not is_unknown(p.cpu_share) and p.cpu_share > 0.3 for p in server.processes)
+        if not busy:
+            yield unknown("the server rests: `uncork bench` looks under load", name_of(server))
+        elif min(shares) < 90:
+            yield fails(
+                f"a GPU is busy {min(shares)} % of the time while the server works",
+                name_of(server),
+                evidence=evidence("utilization", shares),
+            )
+        else:
+            yield passes(f"GPUs are busy {min(shares)} % of the time", name_of(server))
+
+    yield from each_server(facts, judge)
+
+
+@check("engine.image-glibc-allocator", INFO, NONE)
+def glibc(facts: Facts) -> Iterator[Verdict]:
+    """Which settings of glibc's allocator are in force.
+
+    Effect: resident memory only
+    Sure: low
+    Fix: none planned
+    Undo: nothing to undo
+    Wrong when: always worth a doubt
+    Folklore: yes: nothing is shown for serving on GPUs
+    Source: own reasoning
+    """
+
+    def judge(server: Server) -> Iterator[Verdict]:
+        variables = environ(server)
+        found = [f"{n}={variables[n]}" for n in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES") if variables.get(n)]
+        yield passes(", ".join(found) or "as glibc ships it", name_of(server))
+
+    yield from each_server(facts, judge)
