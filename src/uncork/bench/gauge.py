@@ -19,8 +19,8 @@ class LoopFigures(msgspec.Struct):
     ended_ns: int = 0
     cpu_ns: int = 0
     thread_ns: int = 0
-    lags_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
-    turns_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    lags_ns: array = msgspec.field(default_factory=lambda: array("q"))  # type: ignore[type-arg]
+    turns_ns: array = msgspec.field(default_factory=lambda: array("q"))  # type: ignore[type-arg]
     lag_max_ns: int = 0
     turn_max_ns: int = 0
     stepped: bool = False  # the wall clock was set during the level

@@ -1,28 +1,32 @@
-"""One level: prepare a server for measurement, send the level's requests, sum up."""
+"""One level: send its requests, sum up, and say whether the client was the limit."""
 
 import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from uncork.bench import api as dialects
-from uncork.bench.endpoint import Endpoint, parse_endpoints, tls_context
+from uncork.bench.arrivals import arrival_times_ns
 from uncork.bench.gauge import LoopFigures
 from uncork.bench.loop import Job, Loop, LoopPlan
-from uncork.bench.pool import Pool
-from uncork.bench.probe import find_api, find_model
-from uncork.bench.prompts import Lengths, jobs, random_prompts
+from uncork.bench.prompts import jobs
 from uncork.bench.records import Exchange, Reader, Record, read_exchange
-from uncork.bench.spec import Level, SuiteSpec
-from uncork.bench.summary import Setting, summarise
+from uncork.bench.spec import Level
+from uncork.bench.summary import Setting, client_was_limit, summarise
+from uncork.bench.target import Target, prepare
 from uncork.errors import NoServer
 from uncork.model.bench import LevelResult
 
 if TYPE_CHECKING:
     from uncork.bench.suite import Watch
+
+__all__ = ["Outcome", "Target", "prepare", "run_level"]
+
+Show = Callable[[int, int, int], None]
+RAMP_LIMIT_NS = 20_000_000_000
+RAMP_FROM = 8  # slots; fewer start together
 
 
 class Outcome(msgspec.Struct):
@@ -33,89 +37,51 @@ class Outcome(msgspec.Struct):
     died: str = ""
 
 
-class Target:
-    """A server that answers, with everything needed to ask it."""
-
-    def __init__(
-        self, spec: SuiteSpec, endpoints: tuple[Endpoint, ...], model: str, api: dialects.Api
-    ) -> None:
-        self.spec = spec
-        self.endpoints = endpoints
-        self.model = model
-        self.api = api
-        self.context = tls_context(spec.insecure) if any(e.tls for e in endpoints) else None
-        self.lengths = Lengths()
-        self.options = dialects.Options(
-            model=model,
-            temperature=spec.temperature,
-            ignore_eos=spec.ignore_eos,
-            usage_per_chunk=spec.usage_per_chunk,
-            extra=spec.body,
-        )
-
-    @property
-    def workload_hash(self) -> str:
-        """Of everything that decides what is sent, but not to whom."""
-        spec = self.spec
-        decides = (
-            *(spec.levels, spec.requests, spec.input_len, spec.output_len, spec.repeats, spec.seed),
-            *(spec.workload, spec.ignore_eos, spec.temperature, spec.body, self.api.name),
-        )
-        return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).hexdigest()[:16]
-
-    def requests(self, level: Level) -> int:
-        """How many requests one repeat of a level has."""
-        asked = level.requests or self.spec.requests
-        if asked:
-            return asked
-        if level.concurrency:
-            return max(16, 4 * level.concurrency)
-        return max(16, round(30 * (level.rate_s or 1)))
-
-    def warm_up(self, level: Level) -> dict[str, Any]:
-        """Ask until answers are steady."""
-        return {}
-
-    def pool(self) -> Pool:
-        """A new pool of connections."""
-        return Pool(self.endpoints, self.api.path, self.spec.headers, self.context)
-
-
-def prepare(spec: SuiteSpec) -> Target:
-    """Find out what answers at the endpoint. Raises `NoServer`, `BadInput`."""
-    endpoints = parse_endpoints(spec.endpoint)
-    model = ""
-    for endpoint in endpoints:
-        model = find_model(endpoint, spec) or model
-    api = find_api(endpoints[0], spec)
-    return Target(spec, endpoints, model, dialects.load(api))
-
-
 def run_level(
     target: Target,
     level: Level,
     repeat: int,
     order: int,
     origin_ns: int,
-    show: Callable[[int, int, int], None],
+    show: Show,
     watch: "Watch | None" = None,
 ) -> Outcome:
-    """Send one level's requests and sum up. Raises `NoServer` where no connection opens."""
-    spec = target.spec
-    seed = seed_of(spec.seed, level, repeat)
-    input_len, output_len = level.input_len or spec.input_len, level.output_len or spec.output_len
-    prompts = random_prompts(seed, input_len, output_len, target.lengths, spread=spec.workload.spread)
-    work = jobs(prompts, target.requests(level), target.api, target.options)
-    plan = LoopPlan(
-        concurrency=level.concurrency or 1,
-        limit_s=spec.level_limit_s,
-        request_timeout_s=spec.request_timeout_s,
-        stall_timeout_s=spec.stall_timeout_s,
-    )
-    reader = Reader(target.api, level.name, repeat, origin_ns, spec.save_text, spec.ignore_eos)
+    """Send one level's requests and sum up; with more processes where one proved to be the limit.
+
+    Raises `NoServer` where no connection opens.
+    """
+    processes = target.spec.processes or 1
+    outcome = _once(target, level, repeat, order, origin_ns, show, watch, processes)
+    if not target.spec.processes and client_was_limit(outcome.result):
+        from uncork.bench.workers import more_processes
+
+        processes = more_processes(level)
+        if processes > 1:
+            outcome = _once(target, level, repeat, order, origin_ns, show, watch, processes)
+    return outcome
+
+
+def _once(
+    target: Target,
+    level: Level,
+    repeat: int,
+    order: int,
+    origin_ns: int,
+    show: Show,
+    watch: "Watch | None",
+    processes: int,
+) -> Outcome:
+    seed = seed_of(target.spec.seed, level, repeat)
+    input_len, output_len = target.sizes(level)
     started_unix_s = time.time()
     with watch(level.name, repeat) if watch else contextlib.nullcontext() as seen:
-        records, figures = send(target, plan, work, reader, show)
+        if processes > 1:
+            from uncork.bench.workers import send_by_processes
+
+            records, figures = send_by_processes(target, level, repeat, seed, origin_ns, processes, show)
+        else:
+            one, own = send(target, level, repeat, seed, origin_ns, show)
+            records, figures = one, [own]
     setting = Setting(
         level=level,
         repeat=repeat,
@@ -124,23 +90,53 @@ def run_level(
         input_len=input_len,
         output_len=output_len,
         started_unix_s=started_unix_s,
+        processes=processes,
     )
-    result = summarise(records, [figures], setting, spec.objectives)
+    result = summarise(records, figures, setting, target.spec.objectives)
     if seen is not None:
         result = msgspec.structs.replace(
             result, telemetry=seen.telemetry, disturbances=(*result.disturbances, *seen.disturbances)
         )
-    return Outcome(result, records, figures.died)
+    return Outcome(result, records, next((f.died for f in figures if f.died), ""))
 
 
 def send(
     target: Target,
-    plan: LoopPlan,
-    work: Iterator[Job],
-    reader: Reader,
-    show: Callable[[int, int, int], None],
+    level: Level,
+    repeat: int,
+    seed: int,
+    origin_ns: int,
+    show: Show,
+    *,
+    part: tuple[int, int] = (0, 1),
+    start_at_ns: int = 0,
 ) -> tuple[list[Record], LoopFigures]:
-    """Run the loop over new connections; the records in the order of their index."""
+    """Send a level (or every n-th request of it) from this process."""
+    spec = target.spec
+    total = target.requests(level)
+    work = jobs(target.prompts(level, seed), total, target.api, target.options, part)
+    arrivals = None
+    if level.arrival != "closed":
+        trace = target.trace_s() if level.arrival == "trace" else ()
+        arrivals = arrival_times_ns(level, total, seed, trace)[part[0] :: part[1]]
+    slots = level.concurrency or min(512, max(8, round(2 * (level.rate_s or 1))))
+    plan = LoopPlan(
+        concurrency=min(len(range(part[0], slots, part[1])) or 1, total),
+        arrivals_ns=arrivals,
+        ramp_ns=min(target.e2e_ns, RAMP_LIMIT_NS) if slots >= RAMP_FROM else 0,
+        limit_s=spec.level_limit_s,
+        request_timeout_s=spec.request_timeout_s,
+        stall_timeout_s=spec.stall_timeout_s,
+        start_at_ns=start_at_ns,
+    )
+    reader = Reader(target.api, level.name, repeat, origin_ns, spec.save_text, spec.ignore_eos)
+    return send_plan(target, plan, work, reader, show)
+
+
+def send_plan(
+    target: Target, plan: LoopPlan, work: Iterator[Job], reader: Reader, show: Show
+) -> tuple[list[Record], LoopFigures]:
+    """Run the loop over new connections; the records in the order of their index. Raises `NoServer`."""
     records: list[Record] = []
 
     def keep(exchange: Exchange, offset_ns: int, blind: list[tuple[int, int]]) -> Record:
@@ -162,6 +158,23 @@ def send(
     finally:
         pool.close()
     return sorted(records, key=lambda record: record.index), figures
+
+
+def ask_wave(target: Target, level: Level, seed: int, requests: int, output_len: int) -> list[Record]:
+    """A few requests outside the measurement."""
+    small = msgspec.structs.replace(level, requests=requests, output_len=output_len)
+    work = jobs(target.prompts(small, seed_of(seed, small, -1)), requests, target.api, target.options)
+    plan = LoopPlan(concurrency=min(level.concurrency or 1, requests), limit_s=target.spec.level_limit_s)
+    reader = Reader(target.api, "warm-up", 0, 0, False, False)
+    return send_plan(target, plan, work, reader, lambda ended, failed, in_flight: None)[0]
+
+
+def lead_in(target: Target, level: Level) -> None:
+    """Before a level runs first: one short wave at its concurrency, for what a server does once per batch size."""
+    if level.concurrency and level.name not in target.warm:
+        short = msgspec.structs.replace(level, input_len=min(64, target.sizes(level)[0]))
+        ask_wave(target, short, target.spec.seed, level.concurrency, min(8, target.sizes(level)[1]))
+    target.warm.add(level.name)
 
 
 def seed_of(seed: int, level: Level, repeat: int) -> int:

@@ -95,6 +95,20 @@ class Record(msgspec.Struct, omit_defaults=True):
     text: str | None = None
 
 
+def encode_array(value: Any) -> Any:
+    """For encoders: an array of times as a list."""
+    if isinstance(value, array):
+        return value.tolist()
+    raise TypeError(f"cannot be stored: {type(value).__name__}")
+
+
+def decode_array(kind: Any, value: Any) -> Any:
+    """For decoders: a list as an array of times."""
+    if kind is array:
+        return array("q", value)
+    raise TypeError(f"cannot be read: {kind}")
+
+
 class Reader(msgspec.Struct, frozen=True):
     """What reading an exchange needs to know of its level."""
 
@@ -197,6 +211,8 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
             flags.append("long")
         if reading.output_tokens is None:
             flags.append("no-usage")
+        if record.input_tokens and abs(record.input_tokens - exchange.asked) > max(1, 0.02 * exchange.asked):
+            flags.append("off-length")
         if (
             reader.full_length
             and reading.finish not in ("length", "max_tokens", "")

@@ -7,13 +7,11 @@ on the disk. What a kill left behind after the last finished level is cut off at
 from __future__ import annotations
 
 import os
-from array import array
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from uncork.bench.records import Record
+from uncork.bench.records import Record, encode_array
 from uncork.errors import BadInput, MeasureFailed
 from uncork.model.bench import BenchRun, LevelResult
 
@@ -27,13 +25,7 @@ class Finished(msgspec.Struct, frozen=True):
     result: LevelResult
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, array):
-        return value.tolist()
-    raise TypeError(f"cannot be stored: {type(value).__name__}")
-
-
-_LINE = msgspec.json.Encoder(enc_hook=_plain)
+_LINE = msgspec.json.Encoder(enc_hook=encode_array)
 
 
 class Store:

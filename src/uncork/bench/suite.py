@@ -12,9 +12,10 @@ import msgspec
 
 from uncork import __version__
 from uncork.bench.endpoint import parse_endpoints, redact_headers
-from uncork.bench.level import Target, prepare, run_level
+from uncork.bench.level import Target, ask_wave, lead_in, prepare, run_level
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.bench.store import Store
+from uncork.bench.warmup import LIMIT_S, warm_up
 from uncork.errors import BadInput, ServerDied
 from uncork.model.bench import METRICS, SCHEMA, BenchRun, LevelResult
 
@@ -70,8 +71,10 @@ def run_suite(
     clock = _Remaining(len(plan), len(todo), spec.repeats, progress)
     try:
         if todo and spec.warmup:
-            run = msgspec.structs.replace(run, warmup=target.warm_up(todo[0][0]))
+            run = msgspec.structs.replace(run, warmup=_warm(target, todo[0][0]))
         for level, repeat, at in todo:
+            if spec.warmup:
+                lead_in(target, level)
             clock.begin(level, repeat, target.requests(level))
             outcome = run_level(target, level, repeat, at, run.started_monotonic_ns, clock.show, watch)
             results[level.name, repeat] = outcome.result
@@ -115,6 +118,15 @@ def stored_spec(spec: SuiteSpec) -> dict[str, Any]:
     )
     built: dict[str, Any] = msgspec.to_builtins(safe)
     return built
+
+
+def _warm(target: Target, level: Level) -> dict[str, Any]:
+    return warm_up(
+        target,
+        level,
+        lambda small, wave, requests, output_len: ask_wave(target, small, wave, requests, output_len),
+        limit_s=min(LIMIT_S, target.spec.level_limit_s / 2),
+    )
 
 
 def _begin(

@@ -168,6 +168,11 @@ def _sorted(samples: Iterable[array[int]]) -> list[int]:
     return sorted(value for sample in samples for value in sample)
 
 
+def client_was_limit(result: LevelResult) -> bool:
+    """Whether the level is void for a reason that more client processes could cure."""
+    return "the client" in result.invalid_reason
+
+
 def why_invalid(
     records: Sequence[Record], figures: Sequence[LoopFigures], check: ClientCheck, level: Level
 ) -> str:

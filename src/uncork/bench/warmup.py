@@ -1,0 +1,73 @@
+"""Warm-up by evidence: ask until answers are steady, so that no level pays for what the server does once."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from uncork.bench import metrics
+from uncork.bench.records import Record
+from uncork.bench.spec import Level
+from uncork.bench.target import Target, refused
+
+WAVES = 20
+STEADY = 3  # waves in a row
+WITHIN = 0.10  # of their median
+LIMIT_S = 30.0
+
+Ask = Callable[[Level, int, int, int], list[Record]]  # level, seed, requests, output tokens
+
+
+class Wave(msgspec.Struct, frozen=True):
+    """One wave of the warm-up: median time per answer."""
+
+    e2e_ms: float
+    ttft_ms: float
+
+
+def warm_up(target: Target, level: Level, ask: Ask, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+    """Send small waves until the medians of the last three lie within a tenth of each other.
+
+    What was seen is stored with the run: a server that never became steady is named there, not hidden.
+    Raises `MeasureFailed` where the server refuses every request.
+    """
+    began_s = time.monotonic()
+    width = min(level.concurrency or 4, 8)
+    _, output_len = target.sizes(level)
+    waves: list[Wave] = []
+    steady = False
+    while len(waves) < WAVES and time.monotonic() - began_s < limit_s and not steady:
+        records = ask(
+            msgspec.structs.replace(level, concurrency=width, arrival="closed", rate_s=None),
+            1_000_000 + len(waves),
+            width,
+            min(output_len, 32),
+        )
+        done = [record for record in records if record.outcome == "ok"]
+        if not done:
+            first = records[0]
+            if first.outcome == "http-status":
+                raise refused(target.endpoints[0], first.status, first.detail)
+            break
+        e2e = metrics.distribution(metrics.e2e_ns(record) or 0 for record in done)
+        ttft = metrics.distribution(metrics.ttft_ns(record) or 0 for record in done)
+        assert e2e is not None and ttft is not None
+        waves.append(Wave(e2e.p50 / 1e6, ttft.p50 / 1e6))
+        target.e2e_ns = round(e2e.p50 * output_len / min(output_len, 32))
+        steady = _steady([wave.e2e_ms for wave in waves[-STEADY:]])
+    return {
+        "steady": steady,
+        "waves": [msgspec.to_builtins(wave) for wave in waves],
+        "spent_s": round(time.monotonic() - began_s, 3),
+        "lengths": {
+            "source": target.lengths.source,
+            "overhead": target.lengths.overhead,
+            "per_word": target.lengths.per_word,
+        },
+    }
+
+
+def _steady(latest: list[float]) -> bool:
+    middle = sorted(latest)[len(latest) // 2]
+    return len(latest) == STEADY and all(abs(value - middle) <= WITHIN * middle for value in latest)
