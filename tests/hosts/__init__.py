@@ -6,6 +6,8 @@
      "queries": {source: json},
      "expect": {"check-id": "fail" | {subject: answer}}}
 
+"base" names a file of tests/hosts/base whose entries come first; null takes one of them away.
+
 A file's text may also be a list of lines, {"unknown": why} for one that refuses, {"hex": bytes} for a binary
 one, or {"samples": [text, text]} for a counter that moves. A run may be the text it prints, or
 {"unknown": why}. {subject: answer} names every subject of the check.
@@ -141,5 +143,20 @@ def load(path: Path) -> tuple[DictHost, dict[str, Any]]:
     """The host of an example file, and what the audit must answer on it."""
     example = json.loads(path.read_text(encoding="utf-8"))
     expect = example.pop("expect")
-    example.pop("why", None)
-    return DictHost(**example, name=path.stem), expect
+    parts = with_base(example)
+    return DictHost(**parts, name=path.stem), expect
+
+
+def with_base(example: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The files, links, runs and queries of an example over those of its base."""
+    below: dict[str, dict[str, Any]] = {}
+    if "base" in example:
+        below = with_base(json.loads((HERE / "base" / f"{example['base']}.json").read_text(encoding="utf-8")))
+    return {
+        part: {
+            key: value
+            for key, value in (below.get(part, {}) | example.get(part, {})).items()
+            if value is not None
+        }
+        for part in ("files", "links", "runs", "queries")
+    }

@@ -102,6 +102,11 @@ def subject(process: Confined) -> str:
     return f"{process.name} ({process.pid})" if process.pid else ""
 
 
+def identity(process: Confined) -> str:
+    """The address of a process for a change: its number, with when it began where that is known."""
+    return str(process.pid) if is_unknown(process.start_ticks) else f"{process.pid}@{process.start_ticks}"
+
+
 def seen(source: str, text: object) -> tuple[Evidence, ...]:
     """One piece of evidence, cut to a readable length."""
     return (Evidence(source, str(text)[:400]),)

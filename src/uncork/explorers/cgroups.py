@@ -71,6 +71,7 @@ def _v2(host: Host, path: str) -> Cgroup:
     stat = reading.parsed(host, f"{folder}/memory.stat", procfs.counters)
     return Cgroup(
         path=path,
+        unified=True,
         cpu_quota=_quota(text("cpu.max")),
         cpu_weight=reading.integer(host, f"{folder}/cpu.weight"),
         periods=_counter(host, f"{folder}/cpu.stat", "nr_periods"),
@@ -120,6 +121,7 @@ def _v1(host: Host, where: dict[str, str], level: int) -> Cgroup:
     absent = Unknown("version 1 control groups have no such file", absent=True)
     return Cgroup(
         path=path("cpu").removeprefix(f"{ROOT}/cpu") or "/",
+        unified=False,
         cpu_quota=cpus,
         # Documentation/admin-guide/cgroup-v2.rst: weight 100 is 1024 shares.
         cpu_weight=shares if isinstance(shares, Unknown) else max(1, shares * 100 // 1024),

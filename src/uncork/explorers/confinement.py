@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from uncork.explorers import cgroups, layers, reading
+from uncork.explorers import cgroups, engine_process, layers, reading
 from uncork.host import Host
 from uncork.model.facts.container import Confined, Counter
 from uncork.model.unknown import Unknown
@@ -38,6 +38,7 @@ def _one(host: Host, pid: int) -> Confined:
     run, wait = _schedstat(host, folder)
     return Confined(
         pid=pid,
+        start_ticks=engine_process.start_ticks(host, pid) if pid else Unknown("not a serving process"),
         name="this shell" if not pid else _field(status, "Name", folder, str),
         capabilities=_field(status, "CapEff", folder, lambda text: int(text, 16)),
         seccomp=_field(status, "Seccomp", folder, int),

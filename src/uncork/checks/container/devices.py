@@ -45,7 +45,8 @@ def gpu_nodes(facts: Facts) -> Iterator[Verdict]:
         return
     shut = [node for node in (*nodes, *control) if not (node.read and node.write)]
     for node in shut:
-        why = "the mode or the user map" if node.mode[-1] in "0246"[:2] else "the device cgroup"
+        # access(2) asks the mode first: a mode that lets everybody in leaves the device cgroup.
+        why = "the device cgroup" if node.mode[-1] in "67" else "its mode or the user map"
         evidence = seen(node.path, f"{node.device} mode {node.mode}: access refused by {why}")
         yield fails(f"{node.path} may not be opened", node.path, evidence=evidence)
     if not control:
@@ -164,7 +165,7 @@ def daemon_reload(facts: Facts) -> Iterator[Verdict]:
     error = said.nvml_unknown_error or facts.driver.nvml_error
     if "Unknown Error" in error and not _refuses_all(facts):
         evidence = seen("NVML", error) + (
-            seen("device cgroup", said.device_rules) if said.device_rules else ()
+            seen("device cgroup", "; ".join(said.device_rules)) if said.device_rules else ()
         )
         yield fails("NVML lost the GPUs inside a container", evidence=evidence)
         return

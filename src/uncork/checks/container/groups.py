@@ -29,6 +29,13 @@ def _file(group: Cgroup, name: str) -> str:
     return f"/sys/fs/cgroup{group.path.rstrip('/')}/{name}"
 
 
+def _write(group: Cgroup, name: str, want: str, before: str | None = None) -> Change | None:
+    """A write to a group; none where its owner would write again (Kubernetes), nor to the root group."""
+    if not group.unified or group.path in ("/", "") or "kubepods" in group.path:
+        return None
+    return Change("cgroup", _file(group, name), want, before=before)
+
+
 def _gpus(facts: Facts) -> int:
     gpus = facts.driver.gpus
     if not is_unknown(gpus) and gpus:
@@ -77,7 +84,7 @@ def cpu_quota(facts: Facts) -> Iterator[Verdict]:
 def _quota(facts: Facts, process: Confined, group: Cgroup) -> Verdict:
     cpus = known(group.cpu_quota) or 0.0
     text = f"{cpus:g} CPUs"
-    change = Change("cgroup", _file(group, "cpu.max"), "max 100000")
+    change = _write(group, "cpu.max", "max 100000")
     if not is_unknown(group.periods) and not is_unknown(group.throttled):
         window, whole = moved(group.periods), group.periods.after
         share = moved(group.throttled) / window if window else 0.0
@@ -140,8 +147,8 @@ def cpu_shares(facts: Facts) -> Iterator[Verdict]:
             if stalled >= 5:
                 weight = group.cpu_weight
                 change = None
-                if not is_unknown(weight) and weight < 1000 and group.path != "/":
-                    change = Change("cgroup", _file(group, "cpu.weight"), "1000", before=str(weight))
+                if not is_unknown(weight) and weight < 1000:
+                    change = _write(group, "cpu.weight", "1000", str(weight))
                 says = f"its threads wait for a CPU {stalled:g} % of the time"
                 yield fails(says, subject(process), evidence=evidence, change=change)
             else:
@@ -186,11 +193,9 @@ def cpuset(facts: Facts) -> Iterator[Verdict]:
         if not mask & near:
             change = None
             group = known(process.cgroups)[0]
-            if group.path != "/" and not is_unknown(group.cpuset):
+            if not is_unknown(group.cpuset):
                 want = cpulist.render(near)
-                change = Change(
-                    "cgroup", _file(group, "cpuset.cpus"), want, before=cpulist.render(group.cpuset)
-                )
+                change = _write(group, "cpuset.cpus", want, cpulist.render(group.cpuset))
             yield fails("none of its CPUs is near a GPU", subject(process), evidence=evidence, change=change)
         elif memory and not memory & set(nodes):
             yield fails("none of its memory nodes is near a GPU", subject(process), evidence=evidence)
@@ -235,7 +240,7 @@ def _memory(process: Confined, group: Cgroup) -> Verdict | None:
     evidence = seen(_file(group, "memory.current"), text)
     high = group.memory_high_bytes
     if not is_unknown(high) and high and events.get("high", 0):
-        change = Change("cgroup", _file(group, "memory.high"), "max", before=str(high))
+        change = _write(group, "memory.high", "max", str(high))
         says = f"memory.high ({sizes(high)}) has throttled it {events['high']} times"
         return fails(says, subject(process), evidence=evidence, change=change)
     if held > 0.9 * limit:
@@ -281,7 +286,7 @@ def pids_limit(facts: Facts) -> Iterator[Verdict]:
         used, limit = known(group.pids), known(group.pids_max) or 1
         evidence = seen(_file(group, "pids.max"), f"{used} of {limit}")
         if used >= limit / 2:
-            change = Change("cgroup", _file(group, "pids.max"), "max", before=str(limit))
+            change = _write(group, "pids.max", "max", str(limit))
             says = f"{used} of {limit} processes and threads"
             yield fails(
                 says,

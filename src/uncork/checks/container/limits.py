@@ -15,7 +15,18 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import GIB, known, no_server, one_node, seen, serving, sizes, spread, subject
+from uncork.checks.hosts import (
+    GIB,
+    identity,
+    known,
+    no_server,
+    one_node,
+    seen,
+    serving,
+    sizes,
+    spread,
+    subject,
+)
 from uncork.model.facts import Facts
 from uncork.model.facts.container import Confined
 from uncork.model.findings import Change
@@ -75,7 +86,7 @@ def memlock(facts: Facts) -> Iterator[Verdict]:
         if soft is None:
             yield passes("locked memory unlimited", subject(process), evidence=evidence)
         else:
-            change = Change("rlimit", f"{process.pid}:memlock", "unlimited", before=str(soft))
+            change = Change("rlimit", f"{identity(process)}:memlock", "unlimited", before=str(soft))
             says = f"it may lock {sizes(soft)} only"
             yield fails(says, subject(process), evidence=evidence, change=change, change_class=RUNTIME)
 
@@ -104,7 +115,9 @@ def nofile(facts: Facts) -> Iterator[Verdict]:
             yield passes("enough open files", subject(process), evidence=evidence)
             continue
         want = max(FILES, soft * 2 if crowded else FILES)
-        change = Change("rlimit", f"{process.pid}:nofile", str(min(want, hard or want)), before=str(soft))
+        top = "unlimited" if hard is None else max(hard, want)
+        before = f"{soft}:{'unlimited' if hard is None else hard}"
+        change = Change("rlimit", f"{identity(process)}:nofile", f"{want}:{top}", before=before)
         priority = P1 if crowded or soft <= 4096 else P2
         says = f"{soft} open files allowed" + (f", {used} open" if crowded else "")
         yield fails(says, subject(process), evidence=evidence, change=change, priority=priority)

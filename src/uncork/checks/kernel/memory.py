@@ -75,10 +75,10 @@ def server_swapped_out(facts: Facts) -> Iterator[Verdict]:
         if swapped == 0:
             yield passes("no server memory in swap", subject(process), evidence=evidence)
             continue
-        path = process.cgroup_path
+        group = None if is_unknown(process.cgroups) or not process.cgroups else process.cgroups[0]
         keep = []
-        if not is_unknown(path) and path != "/":
-            keep = [Change("cgroup", f"/sys/fs/cgroup{path}/memory.swap.max", "0")]
+        if group and group.unified and group.path != "/" and "kubepods" not in group.path:
+            keep = [Change("cgroup", f"/sys/fs/cgroup{group.path}/memory.swap.max", "0")]
         yield fails(
             f"{sizes(swapped)} of it lie in swap",
             subject(process),
@@ -206,9 +206,7 @@ def min_free(facts: Facts) -> Iterator[Verdict]:
             evidence=seen("kernel log", failures[-1]),
         )
     else:
-        yield passes(
-            f"no failed page allocations (reserve {reserve} kB)", evidence=seen("kernel log", "no such line")
-        )
+        yield passes(f"no failed page allocations{kept}", evidence=seen("kernel log", "no such line"))
 
 
 @check("kernel.dirty-writeback", P2, RUNTIME)

@@ -129,7 +129,9 @@ def tracing(facts: Facts) -> Iterator[Verdict]:
         changes.append(Change("sysctl", "kernel.bpf_stats_enabled", "0", before="1"))
     if left:
         yield fails(
-            f"tracing is on: {', '.join(left)}", evidence=seen("/sys/kernel/tracing", left), changes=changes
+            f"tracing is on: {', '.join(left)}",
+            evidence=seen("/sys/kernel/tracing", ", ".join(left)),
+            changes=changes,
         )
     elif is_unknown(tracer) and tracer.absent and not is_unknown(stats):
         yield passes("no kernel tracing", evidence=seen("/proc/sys/kernel/bpf_stats_enabled", stats))

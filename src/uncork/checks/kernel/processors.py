@@ -18,7 +18,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import no_server, seen, serving, subject, virtual
+from uncork.checks.hosts import identity, no_server, seen, serving, subject, virtual
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
@@ -94,7 +94,7 @@ def isolated_cpus(facts: Facts) -> Iterator[Verdict]:
         mask = set(process.cpus_allowed)
         evidence = seen(f"/proc/{process.pid}/status", f"runs on {cpulist.render(mask)}")
         if len(mask) > 1 and mask <= set(isolated):
-            change = Change("affinity", str(process.pid), left, before=cpulist.render(mask))
+            change = Change("affinity", identity(process), left, before=cpulist.render(mask))
             yield fails("all its CPUs are isolated", subject(process), evidence=evidence, change=change)
         else:
             yield passes("not confined to isolated CPUs", subject(process), evidence=evidence)

@@ -14,7 +14,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import known, no_server, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import identity, known, no_server, one_node, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Process, Server
 from uncork.model.findings import Change
@@ -91,7 +91,8 @@ def rank_affinity(facts: Facts) -> Iterator[Verdict]:
             f"runs on {cpulist.render(mask)}; its GPU is on node {sorted(homes)}",
         )
         want = cpulist.render(near)
-        change = Change("affinity", str(process.pid), want, before=cpulist.render(mask)) if near else None
+        who = next((identity(p) for p in serving(facts) if p.pid == process.pid), str(process.pid))
+        change = Change("affinity", who, want, before=cpulist.render(mask)) if near else None
         if mask <= near:
             yield passes("ranks run near their GPUs", name, evidence=evidence)
         elif not mask & near:

@@ -298,8 +298,7 @@ def io_limit(facts: Facts) -> Iterator[Verdict]:
                     found = True
                     device = line.split()[0]
                     target = f"/sys/fs/cgroup{group.path.rstrip('/')}/io.max"
-                    change = Change("cgroup", target, f"{device} rbps=max riops=max", before=line)
                     says = f"reads of {device} are limited ({limits[0]})"
-                    yield fails(says, subject(process), evidence=seen(target, line), change=change)
+                    yield fails(says, subject(process), evidence=seen(target, line))
         if not found:
             yield passes("no I/O limit", subject(process))

@@ -41,6 +41,7 @@ class Cgroup(msgspec.Struct, frozen=True):
     """The limits of one control group. `None` is no limit; `Unknown` (absent) has no such controller."""
 
     path: str
+    unified: bool  # version 2
     cpu_quota: float | Unknown | None  # CPUs
     cpu_weight: int | Unknown
     periods: Counter | Unknown
@@ -62,6 +63,7 @@ class Confined(msgspec.Struct, frozen=True):
     """What one process may use: a serving process, or this one (`pid` 0) where none serves."""
 
     pid: int
+    start_ticks: int | Unknown  # with the pid: names the process even after the pid is reused
     name: str | Unknown
     capabilities: int | Unknown  # CapEff
     seccomp: int | Unknown  # 0 off, 1 strict, 2 filter
