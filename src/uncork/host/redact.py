@@ -26,10 +26,10 @@ ALLOWED = re.compile(
     r"|NO_PROXY|LOG_LEVEL|NSPR_LOG_MODULES|TF_CPP_MIN_LOG_LEVEL)$"
 )
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE)", re.IGNORECASE)
-_SECRET_WORD = r"(?:api[_-]?key|token|secret|passw(?:or)?d|credentials?)"
 # `--hf-token X`, `api_key: X`; not `--max-tokens 512`, nor "tokens per second" in a log.
 _SECRET_ARGUMENT = re.compile(
-    rf"((?:--?[\w-]*{_SECRET_WORD}[=\s\0]+|\b[\w-]*{_SECRET_WORD}[\"']?\s?[=:]\s?)[\"']?)(?!-)([^\s\0\"',]{{3,}})",
+    r"((?:api[_-]?key|token|secret|passw(?:or)?d|credentials?)(?:[\"']?\s?[=:]\s?|[\s\0]+(?:- )?)[\"']?)"
+    r"(?!-)([^\s\0\"',]{3,})",
     re.IGNORECASE,
 )
 _TOKENS = (
@@ -48,7 +48,7 @@ _IDENTIFIER = re.compile(
 # Cheap signs that an expression could match at all: most answers are a number in sysfs.
 _TOKEN_HINT = re.compile(r"://|(?:hf|gh\w|pat)_|sk-|glpat-|xox|nvapi-|eyJ|AKIA|AIza|earer")
 _IDENTIFIER_HINT = re.compile(r"[0-9a-fA-F]-[0-9a-fA-F]{4}-|(?:[0-9a-fA-F]{2}:){4}|erial|GUID|guid")
-_SECRET_HINT = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+_SECRET_WORDS = ("apikey", "api_key", "api-key", "token", "secret", "passw", "credential")
 _SERIAL_FILE = re.compile(
     r"/(?:\w+_serial|serial|serial_number|unique_id|wwid|wwn|node_guid|sys_image_guid|gids/\d+|machine-id)$"
 )
@@ -60,11 +60,22 @@ def secrets(value: str) -> str:
     """Text without tokens, and without passwords in URLs and arguments."""
     if len(value) < 8:
         return value
-    if _SECRET_HINT.search(value):
-        value = _SECRET_ARGUMENT.sub(
-            lambda found: found[0] if found[2].isdecimal() else found[1] + GONE, value
-        )
+    low = value.lower()
+    if any(word in low for word in _SECRET_WORDS):
+        value = _SECRET_ARGUMENT.sub(_argument, value)
     return _SECRET.sub(GONE, value) if _TOKEN_HINT.search(value) else value
+
+
+def _argument(found: re.Match[str]) -> str:
+    """The name stays, its value goes, unless it is a number or the name is only a word in a sentence."""
+    if found[2].isdecimal():
+        return found[0]
+    if not re.search("[=:]", found[1]):
+        before = re.search(r"[\w-]*$", found.string[max(0, found.start() - 80) : found.start()])
+        flag = before[0] if before else ""
+        if not (flag or found[1]).startswith("-"):
+            return found[0]
+    return found[1] + GONE
 
 
 def text(value: str) -> str:

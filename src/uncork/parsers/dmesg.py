@@ -1,6 +1,7 @@
 """The kernel log, as dmesg and the journal print it: what it says about GPUs, PCIe and the IOMMU."""
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -114,6 +115,7 @@ class _Reader:
         self.said.setdefault(field, value)
 
 
+@lru_cache(maxsize=4)  # several explorers ask about one text
 def parse(text: str) -> Log:
     """Read a log of any length; lines that say nothing about the subject cost one look each."""
     reader = _Reader()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -139,6 +140,7 @@ class Device(msgspec.Struct, frozen=True):
 _GPU_CLASS = re.compile(r"(?:3D|VGA compatible|Display) controller|Processing accelerators")
 
 
+@lru_cache(maxsize=4)  # several explorers ask about one text
 def parse(text: str) -> tuple[Device, ...]:
     """Every function in `text`, in order; of one printed twice, the fuller print. Linear in the text."""
     devices: dict[str, Device] = {}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -29,6 +30,7 @@ class Report(msgspec.Struct, frozen=True):
     lost: tuple[str, ...] = ()  # bus ids whose handle it could not get
 
 
+@lru_cache(maxsize=4)  # several explorers ask about one text
 def parse(text: str) -> Report:
     """Whatever form `text` has. Never raises; what it does not say is None."""
     if "<nvidia_smi_log" in text:
