@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound import bound_for, fabric, hardware, model_bytes
-from uncork.bound.decode import distinct_experts, kv_capacity_tokens, weights_per_rank
+from uncork.bound.decode import distinct_experts
+from uncork.bound.layout import kv_capacity_tokens, weights_per_rank
 from uncork.errors import BadInput, Refused
 from uncork.model.bound import Parallel, Speculation
 

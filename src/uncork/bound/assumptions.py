@@ -24,7 +24,7 @@ def assumptions(
     lines.extend(hardware.read)
     lines.extend(_layout(model, parallel))
     lines.extend(_collectives(hardware, parallel, curve))
-    lines.append(f"KV cache in {kv_format}")
+    lines.append(f"KV cache in {kv_format}; every sequence has a context of its own")
     if batch < concurrency:
         lines.append(f"only {batch:g} of {concurrency} sequences run at once; the others wait")
     if model.experts and batch > 1:
@@ -32,6 +32,13 @@ def assumptions(
             "distinct experts lie between all tokens agreeing and uniform routing; the first figure of each"
             " tier is for the fewest, since only that cannot be beaten"
         )
+    lines.extend(_rates(model, hardware))
+    lines.append(_speculation(speculation))
+    return tuple(lines)
+
+
+def _rates(model: ModelBytes, hardware: Hardware) -> list[str]:
+    lines = []
     if not hardware.peaks_tflops:
         lines.append("no matrix rate is known for this device, so compute is left out (the bound stays safe)")
     peaks = hardware.peaks_tflops
@@ -48,8 +55,7 @@ def assumptions(
         lines.append(
             f"engine tier: bandwidth {share}; floor a layer from the best published run of this family"
         )
-    lines.append(_speculation(speculation))
-    return tuple(lines)
+    return lines
 
 
 def _layout(model: ModelBytes, parallel: Parallel) -> list[str]:

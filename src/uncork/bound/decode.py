@@ -9,18 +9,20 @@ engine:  the same with memory at the share of its peak that a copy achieves, plu
 
 import math
 
+from msgspec.structs import replace
+
 from uncork.bound import caches, fabric
+from uncork.bound.assumptions import assumptions
 from uncork.bound.hardware import peak_tflops
-from uncork.errors import BadInput, Refused
+from uncork.bound.layout import UNREAD, check_parallel, fit, share_of
+from uncork.errors import BadInput
 from uncork.model.bound import (
     Bound,
     Curve,
     Hardware,
     ModelBytes,
     Parallel,
-    Part,
     Role,
-    Sharding,
     Speculation,
     Step,
     Tier,
@@ -31,7 +33,6 @@ from uncork.model.bound import (
 KERNEL_FLOOR_US = {"dense": 44.0, "moe": 48.0, "mla-moe": 48.0, "hybrid": 48.0}
 # The best share of peak bandwidth that a device copy reached in public measurements (0.83-0.93).
 COPY_SHARE = 0.93
-UNREAD = (Role.EMBEDDING, Role.OTHER)
 
 
 def distinct_experts(experts: int, chosen: int, tokens: float) -> tuple[float, float]:
@@ -39,80 +40,6 @@ def distinct_experts(experts: int, chosen: int, tokens: float) -> tuple[float, f
     if not experts:
         return 0.0, 0.0
     return float(chosen), experts * (1 - (1 - chosen / experts) ** max(tokens, 1.0))
-
-
-def check_parallel(model: ModelBytes, parallel: Parallel, count: int | None = None) -> None:
-    """Raises BadInput naming the option where the ranks cannot be laid out."""
-    for name in ("tp", "pp", "dp", "ep", "dcp"):
-        if getattr(parallel, name) < 1:
-            raise BadInput(f"--{name}: {getattr(parallel, name)} is not a number of ranks")
-    used = parallel.tp * parallel.pp * parallel.dp
-    if count is not None and used > count:
-        raise BadInput(f"--tp x --pp x --dp is {used}, more than --count {count}")
-    if parallel.ep > 1 and not model.experts:
-        raise BadInput(f"--ep: {model.name} has no experts to spread")
-    if (parallel.tp * parallel.dp) % parallel.ep:
-        raise BadInput(f"--ep: {parallel.ep} does not divide tp x dp = {parallel.tp * parallel.dp}")
-    if parallel.tp % parallel.dcp:
-        raise BadInput(f"--dcp: {parallel.dcp} does not divide tp = {parallel.tp}")
-    if parallel.pp > model.layers:
-        raise BadInput(f"--pp: {parallel.pp} stages for {model.layers} layers")
-
-
-def share_of(part: Part, model: ModelBytes, parallel: Parallel) -> float:
-    """The share of a part's bytes that one rank holds (within its pipeline stage)."""
-    if part.sharding is Sharding.REPLICATED:
-        return 1.0
-    if part.sharding is Sharding.KV_HEADS:
-        return 1 / min(parallel.tp, max(1, model.kv_heads))
-    if part.sharding is Sharding.EXPERT:
-        return 1 / max(parallel.tp, parallel.ep)
-    return 1 / parallel.tp
-
-
-def weights_per_rank(model: ModelBytes, parallel: Parallel, *, mtp: bool = False) -> float:
-    """Bytes of weights that the fullest rank holds; pipeline stages are taken as equal."""
-    held = [part for part in model.parts if mtp or not part.mtp]
-    return sum(part.bytes * share_of(part, model, parallel) for part in held) / parallel.pp
-
-
-def kv_capacity_tokens(model: ModelBytes, free_bytes: float, kv_format: str) -> int:
-    """How many tokens of context fit into `free_bytes`, all layers on one rank."""
-    per_token = caches.bytes_per_token(model, kv_format)
-    return int(free_bytes // per_token) if per_token else 0
-
-
-def fit(
-    model: ModelBytes,
-    hardware: Hardware,
-    parallel: Parallel,
-    context: int,
-    kv_format: str,
-    memory_share: float,
-) -> tuple[float | None, int | None]:
-    """(sequences, tokens) that fit beside the weights; (None, None) where the memory size is not known.
-
-    Raises Refused where the weights, or the cache of one sequence, do not fit: there is no such speed to bound.
-    """
-    if hardware.memory_bytes is None:
-        return None, None
-    held = weights_per_rank(model, parallel)
-    if held > hardware.memory_bytes:
-        raise Refused(
-            f"the weights do not fit: {held / 1e9:.1f} GB a device,"
-            f" {hardware.name} has {hardware.memory_bytes / 1e9:.0f}",
-            next="raise --tp, --pp or --ep, or take a smaller checkpoint",
-        )
-    free = hardware.memory_bytes * memory_share - held
-    one = caches.held_bytes(model, kv_format, max(context, 1), parallel)
-    if one > free:
-        raise Refused(
-            f"the KV cache of one sequence does not fit: {one / 1e9:.2f} GB a device for {context} tokens,"
-            f" {max(free, 0) / 1e9:.2f} GB are left at {memory_share:.0%} of memory",
-            next="shorten --context, raise --tp or --dcp, or use --kv-dtype fp8",
-        )
-    sequences = free / one * parallel.dp
-    return sequences, int(sequences * max(context, 1))
 
 
 def step_times(
@@ -266,46 +193,16 @@ def decode_bound(
     the part of memory an engine may use. Raises BadInput on an impossible layout, Refused where it does not fit.
     """
     check_parallel(model, parallel, count)
-    if concurrency < 1 or context_len < 0:
-        raise BadInput("--concurrency must be at least 1 and --context at least 0")
-    if not 0 < memory_share <= 1:
-        raise BadInput(f"--memory-share: {memory_share:g} is not a share of memory (above 0, at most 1)")
-    if max_num_seqs is not None and max_num_seqs < 1:
-        raise BadInput(f"--max-num-seqs: {max_num_seqs} is not a number of sequences")
+    _check(concurrency, context_len, memory_share, max_num_seqs, speculation)
     kv_format = caches.kv_format_of(model, kv_dtype)
     curve = curve or fabric.foreign_curve(hardware, parallel.tp)
     sequences, kv_tokens = fit(model, hardware, parallel, context_len, kv_format, memory_share)
     batch = float(min(concurrency, max_num_seqs or concurrency))
     if sequences is not None:
         batch = max(1.0, min(batch, float(math.floor(sequences))))
-    per_step, per_pass = (
-        (speculation.tokens_per_step, speculation.draft_tokens + 1) if speculation else (1.0, 1)
-    )
-    if speculation and not 1 <= per_step <= per_pass:
-        raise BadInput(
-            f"--accept: {per_step:g} tokens a step cannot come from {speculation.draft_tokens} draft tokens"
-        )
-    draft = _draft_ms(model, hardware, parallel, speculation) if speculation else 0.0
-    best, uniform = (
-        _with_draft(
-            step_times(
-                model,
-                hardware,
-                parallel,
-                context_len,
-                batch,
-                kv_format,
-                curve,
-                uniform=even,
-                tokens_per_sequence=per_pass,
-            ),
-            draft,
-        )
-        for even in (False, True)
-    )
+    best, uniform = _steps(model, hardware, parallel, context_len, batch, kv_format, curve, speculation)
+    per_step = speculation.tokens_per_step if speculation else 1.0
     tiers = [_tier(a, b, batch, per_step) for a, b in zip(pass_ms(best), pass_ms(uniform), strict=True)]
-    from uncork.bound.assumptions import assumptions
-
     return Bound(
         model=model.name,
         hardware=hardware.name,
@@ -329,10 +226,45 @@ def decode_bound(
     )
 
 
-def _with_draft(step: Step, draft_ms: float) -> Step:
-    import msgspec
+def _check(
+    concurrency: int,
+    context_len: int,
+    memory_share: float,
+    max_num_seqs: int | None,
+    speculation: Speculation | None,
+) -> None:
+    if concurrency < 1 or context_len < 0:
+        raise BadInput("--concurrency must be at least 1 and --context at least 0")
+    if not 0 < memory_share <= 1:
+        raise BadInput(f"--memory-share: {memory_share:g} is not a share of memory (above 0, at most 1)")
+    if max_num_seqs is not None and max_num_seqs < 1:
+        raise BadInput(f"--max-num-seqs: {max_num_seqs} is not a number of sequences")
+    if speculation and not 1 <= speculation.tokens_per_step <= speculation.draft_tokens + 1:
+        raise BadInput(
+            f"--accept: {speculation.tokens_per_step:g} tokens a step cannot come from"
+            f" {speculation.draft_tokens} draft tokens"
+        )
 
-    return msgspec.structs.replace(step, draft_ms=draft_ms) if draft_ms else step
+
+def _steps(
+    model: ModelBytes,
+    hardware: Hardware,
+    parallel: Parallel,
+    context_len: int,
+    batch: float,
+    kv_format: str,
+    curve: Curve | None,
+    speculation: Speculation | None,
+) -> tuple[Step, Step]:
+    """One pass with the fewest distinct experts, and one with uniform routing."""
+    per_pass = speculation.draft_tokens + 1 if speculation else 1
+    given = (model, hardware, parallel, context_len, batch, kv_format, curve)
+    best = step_times(*given, uniform=False, tokens_per_sequence=per_pass)
+    uniform = step_times(*given, uniform=True, tokens_per_sequence=per_pass)
+    if speculation:
+        draft = _draft_ms(model, hardware, parallel, speculation)
+        best, uniform = replace(best, draft_ms=draft), replace(uniform, draft_ms=draft)
+    return best, uniform
 
 
 def _tier(best_ms: float, uniform_ms: float, batch: float, per_step: float) -> Tier:

@@ -1,8 +1,9 @@
 """The least time from a prompt to its first token, and what that leaves of throughput."""
 
 from uncork.bound import caches, fabric
-from uncork.bound.decode import UNREAD, check_parallel, distinct_experts, share_of
+from uncork.bound.decode import distinct_experts
 from uncork.bound.hardware import peak_tflops
+from uncork.bound.layout import UNREAD, check_parallel, share_of
 from uncork.errors import BadInput
 from uncork.model.bound import Bound, Curve, Hardware, ModelBytes, Parallel, Prefill, Role
 

@@ -6,8 +6,8 @@ from functools import partial
 import msgspec
 
 from uncork.bound import efficiency, waterfall
-from uncork.bound.decode import UNREAD, weights_per_rank
 from uncork.bound.efficiency import Efficiency
+from uncork.bound.layout import UNREAD, weights_per_rank
 from uncork.model.bound import Bound, Hardware, ModelBytes, Prefill, Role, Tier, Waterfall
 
 wrap = partial(textwrap.wrap, break_on_hyphens=False)
@@ -120,13 +120,18 @@ def _range(tier: Tier) -> str:
 
 
 def _table(bounds: tuple[Bound, ...]) -> list[str]:
+    mixture = bounds[0].best.distinct_experts > 0
     text = [
-        "Tokens a second over all users (uniform routing - fewest experts):",
-        f"{'users':>6} {'ideal sharding':>17} {'silicon':>17} {'fabric':>17} {'engine':>17}",
+        "Tokens a second over all users"
+        + (" (uniform routing - fewest experts a layer):" if mixture else ":"),
+        f"{'users':>6} {'ideal sharding':>15} {'silicon':>14} {'fabric':>14} {'engine':>14}"
+        + (f" {'experts':>9}" if mixture else ""),
     ]
     for bound in bounds:
         cells = [_range(tier) for tier in (bound.ideal, bound.silicon, bound.fabric, bound.engine)]
-        text.append(f"{bound.concurrency:>6} " + " ".join(f"{cell:>17}" for cell in cells))
+        row = f"{bound.concurrency:>6} {cells[0]:>15} " + " ".join(f"{cell:>14}" for cell in cells[1:])
+        most, fewest = f"{bound.uniform.distinct_experts:.0f}", f"{bound.best.distinct_experts:.0f}"
+        text.append(row + (f" {most if most == fewest else f'{most}-{fewest}':>9}" if mixture else ""))
     return text
 
 
