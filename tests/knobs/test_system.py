@@ -211,3 +211,12 @@ def test_a_size_of_shared_memory_is_equal_up_to_a_page():
 
 def test_a_folder_that_is_no_tmpfs_of_its_own_is_unknown(tmp_path):
     assert is_unknown(KNOBS["shm_size"].read(str(tmp_path)))
+
+
+def test_a_key_may_have_a_dot_in_an_interfaces_name(kernel, knobs):
+    path = "/proc/sys/net/ipv4/conf/eth0.100/arp_ignore"
+    kernel.file(path, "0\n")
+    knobs["sysctl"].write("net/ipv4/conf/eth0.100/arp_ignore", "1")
+    assert knobs["sysctl"].read(path) == "1"
+
+    assert knobs["sysctl"].undo_command(path, "0") == "sysctl -w net/ipv4/conf/eth0.100/arp_ignore=0"

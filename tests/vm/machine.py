@@ -110,7 +110,7 @@ class Machine:
         disk = ""
         if self.disk:
             words += ["-drive", f"if=none,id=disk,file={self.folder}/disk,format=raw,cache=writeback"]
-            words += ["-device", "virtio-blk-pci,drive=disk"]
+            words += ["-device", "virtio-blk-pci,drive=disk,bus=pcie.0"]
             disk = "lab.disk=1"
         return [*words, "-append", f"console=ttyS0 panic=-1 quiet random.trust_cpu=on {disk} {self.append}"]
 

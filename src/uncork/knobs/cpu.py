@@ -50,7 +50,7 @@ class LatencyRequest(RecipeKnob):
         return owners.running(self.root, "tuned")
 
     def undo_command(self, target: str, before: str) -> str:
-        mark = f"uncork-latency-request {self.recipe(target)['path']}"
+        mark = f"[u]ncork-latency-request {self.recipe(target)['path']}"  # not the shell that runs this
         kill = f"pkill -f {shlex.quote(mark)}"
         return kill if before == "none" else f"{kill}  # then hold {before} us again with your own tool"
 

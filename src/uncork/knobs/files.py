@@ -21,11 +21,13 @@ class Sysctl(RecipeKnob):
     compare = "pair"
 
     def key(self, target: str) -> str:
-        """The dotted key of a key or of a path under /proc/sys."""
-        return target.removeprefix("/proc/sys/").replace("/", ".")
+        """The key of a key or of a path under /proc/sys, with slashes where a part has a dot (sysctl.d(5))."""
+        name = target.removeprefix("/proc/sys/")
+        return name if "/" in name and "." in name else name.replace("/", ".")
 
     def path(self, key: str) -> str:
-        return f"{self.root}/proc/sys/{key.replace('.', '/')}"
+        """The file of a key."""
+        return f"{self.root}/proc/sys/{key if '/' in key else key.replace('.', '/')}"
 
     def recipe(self, target: str) -> Recipe:
         key = self.key(target)

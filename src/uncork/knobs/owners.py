@@ -64,4 +64,4 @@ def _key(line: str) -> str:
     name, equals, _ = line.partition("=")
     if not equals or line.lstrip().startswith(("#", ";")):
         return ""
-    return name.strip().lstrip("-").replace("/", ".")
+    return name.strip().lstrip("-").replace("/", ".")  # an interface with a dot in its name is not matched
