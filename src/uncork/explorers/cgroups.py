@@ -99,30 +99,13 @@ def _v1(host: Host, where: dict[str, str], level: int) -> Cgroup:
         found = _limit(host.read(f"{path(controller)}/{name}"), name)
         return None if isinstance(found, int) and (found >= _V1_UNLIMITED or found < 0) else found
 
-    period = reading.integer(host, f"{path('cpu')}/cpu.cfs_period_us")
-    quota = bound("cpu", "cpu.cfs_quota_us")
-    cpus: float | Unknown | None
-    if isinstance(quota, int) and isinstance(period, int) and period > 0:
-        cpus = quota / period
-    else:
-        cpus = (
-            quota if quota is None or isinstance(quota, Unknown) else Unknown("cpu.cfs_period_us is missing")
-        )
     shares = reading.integer(host, f"{path('cpu')}/cpu.shares")
     stat = reading.parsed(host, f"{path('memory')}/memory.stat", procfs.counters)
-    failures = reading.integer(host, f"{path('memory')}/memory.failcnt")
-    oom = reading.parsed(host, f"{path('memory')}/memory.oom_control", procfs.counters)
-    if isinstance(failures, Unknown):
-        events: dict[str, int] | Unknown = failures
-    else:
-        events = {"max": failures} | (
-            {} if isinstance(oom, Unknown) else {"oom_kill": oom.get("oom_kill", 0)}
-        )
     absent = Unknown("version 1 control groups have no such file", absent=True)
     return Cgroup(
         path=path("cpu").removeprefix(f"{ROOT}/cpu") or "/",
         unified=False,
-        cpu_quota=cpus,
+        cpu_quota=_v1_quota(host, bound("cpu", "cpu.cfs_quota_us"), path("cpu")),
         # Documentation/admin-guide/cgroup-v2.rst: weight 100 is 1024 shares.
         cpu_weight=shares if isinstance(shares, Unknown) else max(1, shares * 100 // 1024),
         periods=_counter(host, f"{path('cpu')}/cpu.stat", "nr_periods"),
@@ -132,12 +115,32 @@ def _v1(host: Host, where: dict[str, str], level: int) -> Cgroup:
         memory_high_bytes=None,
         memory_bytes=reading.integer(host, f"{path('memory')}/memory.usage_in_bytes"),
         memory_file_bytes=stat if isinstance(stat, Unknown) else stat.get("total_inactive_file", 0),
-        memory_events=events,
+        memory_events=_v1_events(host, path("memory")),
         pids_max=bound("pids", "pids.max"),
         pids=reading.integer(host, f"{path('pids')}/pids.current"),
         io_max=_v1_io(host, path("blkio")),
         cpuset=_list(host.read(f"{path('cpuset')}/cpuset.effective_cpus")),
         memset=_list(host.read(f"{path('cpuset')}/cpuset.effective_mems")),
+    )
+
+
+def _v1_quota(host: Host, quota: int | Unknown | None, folder: str) -> float | Unknown | None:
+    if quota is None or isinstance(quota, Unknown):
+        return quota
+    period = reading.integer(host, f"{folder}/cpu.cfs_period_us")
+    if isinstance(period, Unknown):
+        return period
+    return quota / period if period > 0 else Unknown(f"{folder}/cpu.cfs_period_us is {period}")
+
+
+def _v1_events(host: Host, folder: str) -> dict[str, int] | Unknown:
+    """Version 1 counts in the words of memory.events."""
+    failures = reading.integer(host, f"{folder}/memory.failcnt")
+    if isinstance(failures, Unknown):
+        return failures
+    killed = reading.parsed(host, f"{folder}/memory.oom_control", procfs.counters)
+    return {"max": failures} | (
+        {} if isinstance(killed, Unknown) else {"oom_kill": killed.get("oom_kill", 0)}
     )
 
 

@@ -45,9 +45,7 @@ def explore(host: Host) -> ContainerFacts:
     mounts = reading.parsed(host, "/proc/self/mountinfo", procfs.mounts)
     contained = _contained(host)
     ticks, steal = _ticks(host)
-    modules = reading.parsed(
-        host, "/proc/modules", lambda text: {line.split(" ")[0] for line in text.splitlines()}
-    )
+    modules = reading.parsed(host, "/proc/modules", _first_words)
     return ContainerFacts(
         layers=_layers(host, machine, contained),
         contained=contained,
@@ -74,6 +72,10 @@ def explore(host: Host) -> ContainerFacts:
         said=said(host),
         guests=_guests(host),
     )
+
+
+def _first_words(text: str) -> set[str]:
+    return {line.split(" ")[0] for line in text.splitlines()}
 
 
 def _contained(host: Host) -> bool | Unknown:

@@ -118,7 +118,8 @@ def _installed(host: Host) -> tuple[InstalledKernel, ...] | Unknown:
 def order(release: str) -> tuple[tuple[int, int | str], ...]:
     """Sorts kernel releases as people do: 6.8.0-51 before 6.8.0-101, a release candidate before the release."""
     parts = re.findall(r"\d+|[a-z]+", release.lower())
-    return tuple((1, int(part)) if part.isdecimal() else (-1 if part == "rc" else 0, part) for part in parts)
+    ranked = [(1, int(part)) if part.isdecimal() else (-1 if part == "rc" else 0, part) for part in parts]
+    return (*ranked, (0, ""))
 
 
 def _modules_of(host: Host, release: str) -> tuple[str, ...] | Unknown:

@@ -86,7 +86,8 @@ def memlock(facts: Facts) -> Iterator[Verdict]:
         if soft is None:
             yield passes("locked memory unlimited", subject(process), evidence=evidence)
         else:
-            change = Change("rlimit", f"{identity(process)}:memlock", "unlimited", before=str(soft))
+            before = f"{soft}:{'unlimited' if hard is None else hard}"
+            change = Change("rlimit", f"{identity(process)}:memlock", "unlimited", before=before)
             says = f"it may lock {sizes(soft)} only"
             yield fails(says, subject(process), evidence=evidence, change=change, change_class=RUNTIME)
 

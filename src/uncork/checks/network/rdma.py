@@ -57,36 +57,29 @@ def rdma_link(facts: Facts) -> Iterator[Verdict]:
     for port in half:
         evidence = seen(f"/sys/class/infiniband/{_name(port)}", f"{port.state}, {port.physical}")
         yield fails(f"the link is up, the port is {port.state}", _name(port), evidence=evidence, priority=P1)
-    rates = [known(port.rate_gbps) for port in up]
     if not up:
         if not half:
             yield not_applicable("no RDMA port is connected")
         return
     for port in up:
-        grown = {
-            name: moved(port.errors[name])
-            for name in GROWING
-            if name in port.errors and moved(port.errors[name])
-        }
-        downs = port.errors["link_downed"].after if "link_downed" in port.errors else 0
-        evidence = seen(
-            f"/sys/class/infiniband/{_name(port)}",
-            f"{port.state} {port.rate_text}; link went down {downs} times; {grown or 'no error now'}",
-        )
-        same = (
-            [p for p in up if p.layer == port.layer and p.vendor == port.vendor]
-            if not is_unknown(port.layer)
-            else [port]
-        )
-        best = max(known(p.rate_gbps) for p in same)
-        if grown:
-            yield fails(f"errors grow: {', '.join(grown)}", _name(port), evidence=evidence)
-        elif known(port.rate_gbps) < best and len(same) > 1 and rates.count(best) >= len(same) / 2:
-            yield fails(
-                f"{port.rate_gbps:g} Gb/s where its sisters have {best:g}", _name(port), evidence=evidence
-            )
-        else:
-            yield passes("RDMA links are up without errors", _name(port), evidence=evidence)
+        yield _link(port, up)
+
+
+def _link(port: RdmaPort, up: tuple[RdmaPort, ...]) -> Verdict:
+    """The verdict on one port that is up, held against its sisters of the same make and layer."""
+    deltas = {name: moved(port.errors[name]) for name in GROWING if name in port.errors}
+    grown = [name for name, by in deltas.items() if by]
+    downs = port.errors["link_downed"].after if "link_downed" in port.errors else 0
+    text = f"{port.state} {port.rate_text}; link went down {downs} times; growing: {', '.join(grown) or 'nothing'}"
+    evidence = seen(f"/sys/class/infiniband/{_name(port)}", text)
+    alike = [p for p in up if known(p.layer) == known(port.layer) and known(p.vendor) == known(port.vendor)]
+    rates = [known(p.rate_gbps) for p in alike]
+    if grown:
+        return fails(f"errors grow: {', '.join(grown)}", _name(port), evidence=evidence)
+    if known(port.rate_gbps) < max(rates) and rates.count(max(rates)) >= len(rates) / 2:
+        says = f"{port.rate_gbps:g} Gb/s where its sisters have {max(rates):g}"
+        return fails(says, _name(port), evidence=evidence)
+    return passes("RDMA links are up without errors", _name(port), evidence=evidence)
 
 
 @check("network.mtu", P1, RUNTIME)
