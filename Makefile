@@ -19,6 +19,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test-vm: $(VENV)/.dev
+	tests/vm/prepare.sh
 	$(BIN)/python -m pytest -m vm tests/vm
 
 lock:
