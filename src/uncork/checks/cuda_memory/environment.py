@@ -15,7 +15,7 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.engine.processes import environ
+from uncork.checks.engine.environment import environ
 from uncork.checks.engine.servers import each_server, flag, name_of
 from uncork.checks.gpus import evidence, gpus, known, lines, tensor_parallel, visible
 from uncork.model.facts import Facts

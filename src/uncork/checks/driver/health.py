@@ -213,6 +213,13 @@ def count(facts: Facts) -> Iterator[Verdict]:
     if log.get("off-bus"):
         yield fails("a GPU fell off the bus", evidence=lines("dmesg", log["off-bus"]))
         return
+    dropped = [
+        xid for xid in (() if is_unknown(facts.driver.xids) else facts.driver.xids) if xid.number == 79
+    ]
+    if dropped:
+        bdfs = ", ".join(sorted({xid.bdf for xid in dropped}))
+        yield fails(f"fell off the bus: {bdfs}", evidence=lines("dmesg", (xid.line for xid in dropped)))
+        return
     devices = () if is_unknown(facts.pcie.devices) else tuple(pci_gpus(facts))
     gone = [device.bdf for device in devices if device.off_bus]
     if gone:

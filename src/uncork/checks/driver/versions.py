@@ -1,13 +1,12 @@
-"""Driver versions and which driver is bound."""
+"""Driver versions."""
 
+import re
 from collections.abc import Iterator
 
 from uncork.checks import (
-    NONE,
     P0,
     P1,
     REBOOT,
-    RUNTIME,
     SERVICE_RESTART,
     Verdict,
     check,
@@ -17,31 +16,27 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.gpus import (
-    NVIDIA,
-    each,
     evidence,
-    expected_nvlinks,
     generation,
-    gpus,
     is_data_centre,
     known,
     lines,
     named,
     no_nvidia,
-    pci_gpus,
     subject_of,
     version,
 )
 from uncork.model.facts import Facts
-from uncork.model.facts.driver import Gpu
-from uncork.model.facts.pcie import PciDevice
-from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
 
 # Lowest driver branch that knows a generation. Source: NVIDIA data centre driver release notes.
 _LOWEST_BRANCH = {"blackwell": 570, "hopper": 520, "ada": 520, "ampere": 450, "turing": 410, "volta": 384}
+
+
 # The last branch that knows a generation. Source: NVIDIA, supported products of the 470 and 580 branches.
 _LAST_BRANCH = {"kepler": 470, "pascal": 580, "volta": 580}
+
+
 # Before this, 525 drivers lose contact with the GSP under load (Xid 119). Source: release notes of 525.105.17.
 _GSP_FIXED = (525, 105, 17)
 
@@ -66,7 +61,7 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
         yield fails(f"NVML refuses: {driver.nvml_error}", evidence=evidence("NVML", driver.nvml_error))
         return
     log = {} if is_unknown(driver.log) else driver.log
-    if log.get("api-mismatch"):
+    if log.get("api-mismatch") and not _older_boot(facts):
         yield fails(
             "the kernel module refused a client of another version",
             evidence=lines("dmesg", log["api-mismatch"]),
@@ -77,7 +72,7 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
         yield unknown("no version of libcuda or libnvidia-ml was found beside the module's")
         return
     shown = ", ".join(f"{where} {found}" for where, found in driver.library_versions)
-    if any(_same(found, module) for _, found in driver.library_versions):
+    if any(same_version(found, module) for _, found in driver.library_versions):
         yield passes(
             f"driver {module} in the kernel and in user space", evidence=evidence("libraries", shown)
         )
@@ -88,7 +83,20 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
         )
 
 
-def _same(one: str, other: str) -> bool:
+def _older_boot(facts: Facts) -> bool:
+    """Whether the refusals in the log come from a module that is not the loaded one any more."""
+    module, log = facts.driver.module_version, known(facts.driver.log)
+    refused = [
+        match[1]
+        for line in log["api-mismatch"]
+        if (match := re.search(r"kernel module has the version ([\d.]+\d)", line))
+    ]
+    return (
+        not is_unknown(module) and bool(refused) and not any(same_version(found, module) for found in refused)
+    )
+
+
+def same_version(one: str, other: str) -> bool:
     return version(one) == version(other)
 
 
@@ -224,7 +232,7 @@ def uniform(facts: Facts) -> Iterator[Verdict]:
             for gpu in driver.gpus
             if not is_unknown(gpu.gsp_version)
         }
-    wrong = {name: found for name, found in others.items() if not _same(found, module)}
+    wrong = {name: found for name, found in others.items() if not same_version(found, module)}
     if wrong:
         name, found = next(iter(wrong.items()))
         yield fails(f"module {module}, {name} {found}", evidence=evidence(name, found))
@@ -286,140 +294,3 @@ def gsp(facts: Facts) -> Iterator[Verdict]:
         )
     else:
         yield passes("no GSP timeout" + ("; GSP firmware is switched off" if off else ""))
-
-
-@check("driver.nouveau-or-vfio", P0, REBOOT)
-def bound(facts: Facts) -> Iterator[Verdict]:
-    """GPUs are bound to the driver that serves them.
-
-    Effect: a GPU under nouveau runs no CUDA; one under vfio-pci belongs to a virtual machine
-    Sure: high
-    Fix: blacklist nouveau, rebuild the initramfs, reboot
-    Undo: take the blacklist out
-    Wrong when: the card is meant for display or for a guest
-    Source: Linux Documentation/ABI/testing/sysfs-bus-pci; NVIDIA driver installation guide, nouveau
-    """
-
-    def judge(device: PciDevice) -> Iterator[Verdict]:
-        driver = device.driver
-        if driver in ("nouveau", "nova_core", "nova-core"):
-            yield fails(f"bound to {driver}", device.bdf, evidence=evidence("driver", driver))
-        elif driver == "vfio-pci":
-            yield not_applicable("bound to vfio-pci: it belongs to a virtual machine", device.bdf)
-        elif driver:
-            yield passes(f"bound to {driver}", device.bdf)
-
-    yield from each(pci_gpus(facts), lambda device: device.bdf, judge)
-
-
-@check("driver.module-not-loaded", P0, RUNTIME)
-def not_loaded(facts: Facts) -> Iterator[Verdict]:
-    """Every NVIDIA GPU is bound to its kernel driver.
-
-    Effect: the GPU does not exist for CUDA
-    Sure: high
-    Fix: modprobe nvidia; where that fails, the kernel log says why (no module for this kernel, Secure Boot)
-    Undo: modprobe -r nvidia
-    Wrong when: the card is kept for a guest
-    Source: NVIDIA driver README, nvidia.ko
-    """
-    log = {} if is_unknown(facts.driver.log) else facts.driver.log
-
-    def judge(device: PciDevice) -> Iterator[Verdict]:
-        if device.driver:
-            yield passes(f"bound to {device.driver}", device.bdf)
-        elif log.get("probe-failed") or log.get("off-bus") or log.get("needs-open"):
-            found = (*log.get("off-bus", ()), *log.get("needs-open", ()), *log.get("probe-failed", ()))
-            yield fails(
-                "the driver tried this GPU and gave up",
-                device.bdf,
-                change_class=NONE,
-                evidence=lines("dmesg", found),
-            )
-        else:
-            loaded = {} if is_unknown(facts.driver.modules) else facts.driver.modules
-            change = None if "nvidia" in loaded else Change("module", "nvidia", "loaded", before="absent")
-            yield fails(
-                "no driver is bound",
-                device.bdf,
-                change=change,
-                evidence=evidence(f"{device.bdf}/driver", "absent"),
-            )
-
-    yield from each(pci_gpus(facts, NVIDIA), lambda device: device.bdf, judge)
-
-
-@check("driver.fabric-manager-service", P0, SERVICE_RESTART)
-def fabric_manager(facts: Facts) -> Iterator[Verdict]:
-    """The fabric manager runs on an NVSwitch host, in the driver's version.
-
-    Effect: CUDA error 802, system not yet initialised
-    Sure: high
-    Fix: install the fabric manager of the driver's version and start nvidia-fabricmanager
-    Undo: systemctl stop nvidia-fabricmanager
-    Wrong when: bridge and PCIe systems, which have no NVSwitch; GB200 and later are served by NVLSM
-    Source: NVIDIA Fabric Manager user guide
-    """
-    driver = facts.driver
-    if driver.fabric_manager_mismatch:
-        yield fails(
-            "the fabric manager refuses this driver's version",
-            evidence=evidence("fabric manager", driver.fabric_manager_mismatch),
-        )
-        return
-    own, module = driver.fabric_manager_version, driver.module_version
-    if not is_unknown(own) and not is_unknown(module) and not _same(own, module):
-        yield fails(
-            f"fabric manager {own}, driver {module}",
-            evidence=evidence("versions", f"{own} / {module}"),
-        )
-        return
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
-    cards = named(facts)
-    if cards and all(expected_nvlinks(name) is None for name in cards):
-        yield not_applicable(f"{cards[0]} is no NVSwitch part")
-        return
-    if facts.nvlink.switches == 0 and not any(_in_fabric(gpu) for gpu in gpus(facts, "nvidia")):
-        yield not_applicable("no NVSwitch")
-        return
-    running = any(other.kind == "fabric-manager" for other in facts.engine.others)
-    states = [gpu.fabric_state for gpu in gpus(facts, "nvidia") if _in_fabric(gpu)]
-    if running or (states and all(state == 3 for state in states)):
-        yield passes("the fabric manager runs")
-    elif facts.container.contained:
-        yield unknown("a container does not show the host's fabric manager")
-    else:
-        yield fails("NVSwitches are here and no fabric manager runs")
-
-
-def _in_fabric(gpu: Gpu) -> bool:
-    return not is_unknown(gpu.fabric_state) and gpu.fabric_state > 0
-
-
-@check("driver.imex", P1, SERVICE_RESTART)
-def imex(facts: Facts) -> Iterator[Verdict]:
-    """The IMEX daemon runs where NVLink spans machines.
-
-    Effect: memory cannot be exported to other nodes of an NVL72 rack
-    Sure: medium
-    Fix: start nvidia-imex with the rack's nodes_config.cfg
-    Undo: stop nvidia-imex
-    Wrong when: one node of such a rack is used alone
-    Source: NVIDIA IMEX guide
-    """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
-    if not any(
-        name.startswith(("GB200", "GB300")) or " GB200" in name or " GB300" in name for name in named(facts)
-    ):
-        yield not_applicable("no multi-node NVLink part (GB200, GB300)")
-        return
-    if any(other.kind == "imex" for other in facts.engine.others):
-        yield passes("nvidia-imex runs")
-    elif not facts.driver.imex_channels:
-        yield fails("no IMEX channel device and no nvidia-imex")
-    else:
-        yield unknown("channels exist; whether the daemon of the rack answers needs its own tool")

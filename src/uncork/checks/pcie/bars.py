@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from uncork.checks import FIRMWARE, P0, P2, Verdict, check, fails, not_applicable, passes, unknown
+from uncork.checks import FIRMWARE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
 from uncork.checks.driver.options import registry
 from uncork.checks.gpus import (
     evidence,
@@ -17,10 +17,12 @@ from uncork.checks.gpus import (
     wrong_data,
 )
 from uncork.checks.hosts import sizes
+from uncork.checks.nvlink.links import links_up
 from uncork.checks.pcie.routes import gpu_devices, virtual
 from uncork.explorers.gpu_log import addresses
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
+from uncork.model.findings import Priority
 from uncork.model.unknown import UnknownValue, is_unknown
 
 GIB = 1 << 30
@@ -111,18 +113,28 @@ def bar1(facts: Facts) -> Iterator[Verdict]:
             shown = f"{sizes(size)}, another of the same model has {sizes(biggest[model])}"
             yield fails(f"BAR1 is {shown}", subject, evidence=evidence("BAR1", shown))
         elif (memory and size < 0.95 * memory) or size <= GIB // 4:
-            peers = wanted or not (model and (is_geforce(model) or is_data_centre(model)))
+            priority = P0 if wanted or not model else _weight(facts, model)
             whole = f" of {sizes(memory)}" if memory else ""
             yield fails(
                 f"BAR1 maps {sizes(size)}{whole}",
                 subject,
-                priority=P0 if peers else P2,
+                priority=priority,
                 evidence=evidence("BAR1", sizes(size)),
             )
         elif memory or size >= 8 * GIB:
             yield passes(f"BAR1 maps {sizes(size)}", subject)
         else:
             yield unknown(f"BAR1 is {sizes(size)}; the GPU's memory is not told", subject)
+
+
+def _weight(facts: Facts, model: str) -> Priority:
+    """How much a small window matters for a product with its stock driver.
+
+    GeForce has no peer access over PCIe at all, data-centre cards map what they need, a bridge carries peers past
+    PCIe; a workstation card reaches its peers through small windows, slower.
+    """
+    bridged = not is_unknown(facts.nvlink.gpus) and any(links_up(one) for one in facts.nvlink.gpus)
+    return P2 if bridged or is_geforce(model) or is_data_centre(model) else P1
 
 
 def _windows(facts: Facts) -> list[tuple[str, str, int, int]]:

@@ -1,0 +1,172 @@
+"""Which driver is bound, and the services beside it."""
+
+from collections.abc import Iterator
+
+from uncork.checks import (
+    NONE,
+    P0,
+    P1,
+    REBOOT,
+    RUNTIME,
+    SERVICE_RESTART,
+    Verdict,
+    check,
+    fails,
+    not_applicable,
+    passes,
+    unknown,
+)
+from uncork.checks.driver.versions import same_version
+from uncork.checks.gpus import (
+    NVIDIA,
+    each,
+    evidence,
+    expected_nvlinks,
+    gpus,
+    lines,
+    named,
+    no_nvidia,
+    pci_gpus,
+)
+from uncork.model.facts import Facts
+from uncork.model.facts.driver import Gpu
+from uncork.model.facts.pcie import PciDevice
+from uncork.model.findings import Change
+from uncork.model.unknown import is_unknown
+
+
+@check("driver.nouveau-or-vfio", P0, REBOOT)
+def bound(facts: Facts) -> Iterator[Verdict]:
+    """GPUs are bound to the driver that serves them.
+
+    Effect: a GPU under nouveau runs no CUDA; one under vfio-pci belongs to a virtual machine
+    Sure: high
+    Fix: blacklist nouveau, rebuild the initramfs, reboot
+    Undo: take the blacklist out
+    Wrong when: the card is meant for display or for a guest
+    Source: Linux Documentation/ABI/testing/sysfs-bus-pci; NVIDIA driver installation guide, nouveau
+    """
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        driver = device.driver
+        if driver in ("nouveau", "nova_core", "nova-core"):
+            yield fails(f"bound to {driver}", device.bdf, evidence=evidence("driver", driver))
+        elif driver == "vfio-pci":
+            yield not_applicable("bound to vfio-pci: it belongs to a virtual machine", device.bdf)
+        elif driver:
+            yield passes(f"bound to {driver}", device.bdf)
+
+    yield from each(pci_gpus(facts), lambda device: device.bdf, judge)
+
+
+@check("driver.module-not-loaded", P0, RUNTIME)
+def not_loaded(facts: Facts) -> Iterator[Verdict]:
+    """Every NVIDIA GPU is bound to its kernel driver.
+
+    Effect: the GPU does not exist for CUDA
+    Sure: high
+    Fix: modprobe nvidia; where that fails, the kernel log says why (no module for this kernel, Secure Boot)
+    Undo: modprobe -r nvidia
+    Wrong when: the card is kept for a guest
+    Source: NVIDIA driver README, nvidia.ko
+    """
+    log = {} if is_unknown(facts.driver.log) else facts.driver.log
+
+    def judge(device: PciDevice) -> Iterator[Verdict]:
+        if device.driver:
+            yield passes(f"bound to {device.driver}", device.bdf)
+        elif log.get("probe-failed") or log.get("off-bus") or log.get("needs-open"):
+            found = (*log.get("off-bus", ()), *log.get("needs-open", ()), *log.get("probe-failed", ()))
+            yield fails(
+                "the driver tried this GPU and gave up",
+                device.bdf,
+                change_class=NONE,
+                evidence=lines("dmesg", found),
+            )
+        else:
+            loaded = {} if is_unknown(facts.driver.modules) else facts.driver.modules
+            change = None if "nvidia" in loaded else Change("module", "nvidia", "loaded", before="absent")
+            yield fails(
+                "no driver is bound",
+                device.bdf,
+                change=change,
+                evidence=evidence(f"{device.bdf}/driver", "absent"),
+            )
+
+    yield from each(pci_gpus(facts, NVIDIA), lambda device: device.bdf, judge)
+
+
+@check("driver.fabric-manager-service", P0, SERVICE_RESTART)
+def fabric_manager(facts: Facts) -> Iterator[Verdict]:
+    """The fabric manager runs on an NVSwitch host, in the driver's version.
+
+    Effect: CUDA error 802, system not yet initialised
+    Sure: high
+    Fix: install the fabric manager of the driver's version and start nvidia-fabricmanager
+    Undo: systemctl stop nvidia-fabricmanager
+    Wrong when: bridge and PCIe systems, which have no NVSwitch; GB200 and later are served by NVLSM
+    Source: NVIDIA Fabric Manager user guide
+    """
+    driver = facts.driver
+    if driver.fabric_manager_mismatch:
+        yield fails(
+            "the fabric manager refuses this driver's version",
+            evidence=evidence("fabric manager", driver.fabric_manager_mismatch),
+        )
+        return
+    own, module = driver.fabric_manager_version, driver.module_version
+    if not is_unknown(own) and not is_unknown(module) and not same_version(own, module):
+        yield fails(
+            f"fabric manager {own}, driver {module}",
+            evidence=evidence("versions", f"{own} / {module}"),
+        )
+        return
+    if reason := no_nvidia(facts):
+        yield not_applicable(reason)
+        return
+    cards = named(facts)
+    if cards and all(expected_nvlinks(name) is None for name in cards):
+        yield not_applicable(f"{cards[0]} is no NVSwitch part")
+        return
+    if facts.nvlink.switches == 0 and not any(_in_fabric(gpu) for gpu in gpus(facts, "nvidia")):
+        yield not_applicable("no NVSwitch")
+        return
+    running = any(other.kind == "fabric-manager" for other in facts.engine.others)
+    states = [gpu.fabric_state for gpu in gpus(facts, "nvidia") if _in_fabric(gpu)]
+    if running or (states and all(state == 3 for state in states)):
+        yield passes("the fabric manager runs")
+    elif facts.container.contained:
+        yield unknown("a container does not show the host's fabric manager")
+    else:
+        yield fails("NVSwitches are here and no fabric manager runs")
+
+
+def _in_fabric(gpu: Gpu) -> bool:
+    return not is_unknown(gpu.fabric_state) and gpu.fabric_state > 0
+
+
+@check("driver.imex", P1, SERVICE_RESTART)
+def imex(facts: Facts) -> Iterator[Verdict]:
+    """The IMEX daemon runs where NVLink spans machines.
+
+    Effect: memory cannot be exported to other nodes of an NVL72 rack
+    Sure: medium
+    Fix: start nvidia-imex with the rack's nodes_config.cfg
+    Undo: stop nvidia-imex
+    Wrong when: one node of such a rack is used alone
+    Source: NVIDIA IMEX guide
+    """
+    if reason := no_nvidia(facts):
+        yield not_applicable(reason)
+        return
+    if not any(
+        name.startswith(("GB200", "GB300")) or " GB200" in name or " GB300" in name for name in named(facts)
+    ):
+        yield not_applicable("no multi-node NVLink part (GB200, GB300)")
+        return
+    if any(other.kind == "imex" for other in facts.engine.others):
+        yield passes("nvidia-imex runs")
+    elif not facts.driver.imex_channels:
+        yield fails("no IMEX channel device and no nvidia-imex")
+    else:
+        yield unknown("channels exist; whether the daemon of the rack answers needs its own tool")
