@@ -18,7 +18,7 @@ import msgspec
 from uncork.bound import bound_for, hardware, waterfall
 from uncork.bound.checkpoint import from_config
 from uncork.bound.formats import Format
-from uncork.bound.prefill import prefill_bound, throughput_tok_s
+from uncork.bound.prefill import prefill_bound, throughput_limit_tok_s
 from uncork.bound.quantisation import Scheme
 from uncork.errors import Refused
 from uncork.model.bound import Bound, Hardware, ModelBytes, Parallel, Speculation
@@ -172,7 +172,6 @@ def evaluate(case: dict[str, Any], configs: Path) -> Result:
 
 def most(model: ModelBytes, device: Hardware, parallel: Parallel, case: dict[str, Any]) -> float:
     """The highest throughput of any number of sequences that fits, prompts included."""
-    # Prefill by the time of the slowest of compute and memory only: overlapped communication is allowed.
     first = prefill_bound(model, device, parallel, case["isl"])
     best, users = 0.0, 1
     while True:
@@ -180,8 +179,7 @@ def most(model: ModelBytes, device: Hardware, parallel: Parallel, case: dict[str
             limit: Bound = bound_for(model, device, parallel, context_of(case), users)
         except Refused:
             return best
-        rate = throughput_tok_s(limit, limit.silicon.ms_per_token, first.compute_ms, case["osl"])
-        best = max(best, rate)
+        best = max(best, throughput_limit_tok_s(limit, first, case["osl"]))
         if limit.batch < users or users > 1 << 16:
             return best
         users *= 2

@@ -74,6 +74,15 @@ def test_a_measured_curve_replaces_the_foreign_one(tmp_path: Path) -> None:
     assert found["bounds"][0]["fabric"]["tok_s"] == pytest.approx(152, abs=1)  # one-shot kernel over PCIe
 
 
+def test_prompts_and_answers_give_a_steady_throughput() -> None:
+    found = run_json(GLM, *ON_CARDS, "--concurrency", "8", "--prompt", "1024", "--answer", "1024")
+
+    (bound,), (steady,) = found["bounds"], found["steady"]
+    serial = 8e3 / (bound["fabric"]["ms_per_token_uniform"] + 8 / 1024 * found["prefill"]["fabric_ms"])
+    assert steady["fabric_tok_s"] == pytest.approx(serial)
+    assert serial < steady["silicon_tok_s"] <= bound["silicon"]["tok_s"] * 1.001
+
+
 def test_a_bandwidth_alone_is_enough() -> None:
     found = run_json(
         GLM, "--bandwidth", "1597", "--count", "8", "--tp", "8", "--context", "0", "--concurrency", "1"

@@ -1,5 +1,6 @@
 """GLM-5-NVFP4 on eight cards of 1792 GB/s, by hand; layouts, batches, refusals."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound import bound_for, fabric, hardware, model_bytes
+from uncork.bound.caches import bytes_per_token
+from uncork.bound.checkpoint import from_config
 from uncork.bound.decode import distinct_experts
 from uncork.bound.layout import kv_capacity_tokens, weights_per_rank
 from uncork.errors import BadInput, Refused
@@ -186,6 +189,14 @@ def test_sparse_attention_reads_its_top_k_and_all_index_keys() -> None:
     near, far = (bound_for(GLM, CARD, TP8, n, 1, kv_dtype="bf16").best.kv_ms for n in (2048, 102_048))
 
     assert far - near == pytest.approx(78 * 132 * 100_000 / 1792e6, rel=1e-6)
+
+
+def test_layers_that_share_an_indexer_keep_no_keys_of_their_own() -> None:
+    config = json.loads((MODELS / "GLM-5-NVFP4/config.json").read_text(encoding="utf-8"))
+    shared = from_config({**config, "indexer_types": ["full"] * 21 + ["shared"] * 57})
+
+    assert bytes_per_token(shared, "bf16") == 78 * 576 * 2 + 21 * 132
+    assert GLM.parameters - shared.parameters == 57 * (32 * 128 * 2048 + 128 * 6144 + 32 * 6144 + 2 * 128)
 
 
 def test_a_recurrent_state_is_read_and_written_whatever_the_context() -> None:

@@ -281,3 +281,25 @@ def test_an_unknown_tensor_type_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match=r"`output.weight` has the type 99"):
         model_bytes(path)
+
+
+def test_a_split_gguf_is_read_whole_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    names = list(MOE_TENSORS)
+    first, second = ({name: MOE_TENSORS[name] for name in part} for part in (names[:4], names[4:]))
+    write_gguf(tmp_path / "moe-00001-of-00002.gguf", MOE, first)
+    with pytest.raises(BadInput, match=r"moe-00002-of-00002.gguf is missing"):
+        model_bytes(tmp_path)
+    write_gguf(tmp_path / "moe-00002-of-00002.gguf", {}, second)
+    write_gguf(tmp_path / "whole.gguf", MOE, MOE_TENSORS)
+
+    split = model_bytes(tmp_path / "moe-00001-of-00002.gguf")
+
+    assert split.weight_bytes == model_bytes(tmp_path / "whole.gguf").weight_bytes
+
+
+def test_a_folder_with_several_models_asks_which(tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf", "mmproj-a.gguf"):
+        write_gguf(tmp_path / name, MOE, MOE_TENSORS)
+
+    with pytest.raises(BadInput, match=r"several models: a.gguf, b.gguf$"):
+        model_bytes(tmp_path)

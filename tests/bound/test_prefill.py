@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from uncork.bound import bound_for, hardware, model_bytes
-from uncork.bound.prefill import prefill_bound, throughput_tok_s
+from uncork.bound.prefill import prefill_bound, throughput_limit_tok_s, throughput_serial_tok_s
 from uncork.errors import BadInput
 from uncork.model.bound import Parallel
 
@@ -51,12 +51,21 @@ def test_a_short_prompt_is_bound_by_reading_the_weights() -> None:
 def test_prompts_take_their_share_of_throughput() -> None:
     card = hardware.by_name("h200_sxm")
     bound = bound_for(LLAMA, card, Parallel(), 1536, 16)
-    step = bound.silicon.ms_per_token
+    prompt = prefill_bound(LLAMA, card, Parallel(), 1024)
 
-    rate = throughput_tok_s(bound, step, 100.0, 1000)
+    # 16 sequences of 1,000 tokens: 0.016 prompts a step, hidden while reading memory takes longer.
+    assert throughput_limit_tok_s(bound, prompt, 1000) == pytest.approx(bound.silicon.tok_s)
+    serial = 16e3 / (bound.fabric.ms_per_token_uniform + 16 / 1000 * prompt.fabric_ms)
+    assert throughput_serial_tok_s(bound, prompt, 1000) == pytest.approx(serial)
 
-    assert rate == pytest.approx(16e3 / (step + 16 / 1000 * 100.0))
-    assert rate < bound.silicon.tok_s
+
+def test_long_prompts_with_short_answers_are_bound_by_computing() -> None:
+    card = hardware.by_name("h200_sxm")
+    bound = bound_for(LLAMA, card, Parallel(), 8192, 16)
+    prompt = prefill_bound(LLAMA, card, Parallel(), 8192)
+
+    by_hand = 10 * 1e3 / prompt.compute_ms  # ten tokens a prompt
+    assert throughput_limit_tok_s(bound, prompt, 10) == pytest.approx(by_hand, rel=0.01)
 
 
 def test_an_empty_prompt_is_refused() -> None:

@@ -18,11 +18,12 @@ def model_bytes(folder: Path) -> ModelBytes:
     """The bytes of the model in `folder` (or in a GGUF file). Raises BadInput naming the key that is wrong."""
     if not folder.exists():
         raise BadInput(f"{folder} does not exist", next="give a folder with a config.json, or a .gguf file")
-    gguf = folder if folder.suffix == ".gguf" else next(iter(sorted(folder.glob("*.gguf"))), None)
-    if gguf is not None and (gguf == folder or not (folder / "config.json").exists()):
-        from uncork.bound.gguf import gguf_model
+    if folder.suffix == ".gguf" or not (folder / "config.json").exists():
+        from uncork.bound.gguf import find_gguf, gguf_model
 
-        return gguf_model(gguf)
+        file = folder if folder.is_file() else find_gguf(folder)
+        if file is not None:
+            return gguf_model(file)
     config = read_json(folder / "config.json")
     quant_path = folder / "hf_quant_config.json"
     quant = read_json(quant_path) if quant_path.exists() else None

@@ -189,11 +189,39 @@ def role_of(name: str) -> tuple[Role, Sharding]:
     )
 
 
+def find_gguf(folder: Path) -> Path | None:
+    """The GGUF model of a folder (the first file of a split one). Raises BadInput where there are several."""
+    files = [file for file in sorted(folder.glob("*.gguf")) if not file.name.startswith("mmproj")]
+    firsts = [file for file in files if not (found := _SPLIT.search(file.name)) or int(found[1]) == 1]
+    if len(firsts) > 1:
+        listed = ", ".join(file.name for file in firsts[:4])
+        raise BadInput(f"{folder} holds several models: {listed}", next="give one of the files")
+    return next(iter(firsts or files), None)
+
+
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+def _splits(path: Path) -> list[Path]:
+    """The further files of a model that is split. Raises BadInput naming one that is missing."""
+    found = _SPLIT.search(path.name)
+    if found is None:
+        return []
+    stem, count = path.name[: found.start()], int(found[2])
+    files = [path.with_name(f"{stem}-{i:05}-of-{found[2]}.gguf") for i in range(1, count + 1)]
+    missing = [file.name for file in files if not file.exists()]
+    if missing:
+        raise BadInput(f"{missing[0]} is missing beside {path.name}", next="fetch all files of the model")
+    return [file for file in files if file != path]
+
+
 def gguf_model(path: Path) -> ModelBytes:
     """The bytes of a GGUF model. Raises BadInput naming the metadata key that is missing."""
     from uncork.bound.checkpoint import assemble
 
     metadata, tensors = read_header(path)
+    for other in _splits(path):
+        tensors += read_header(other)[1]
     arch = metadata.get("general.architecture")
     if not isinstance(arch, str):
         raise BadInput(f"{path.name}: `general.architecture` is missing")
@@ -243,7 +271,10 @@ def _config(metadata: dict[str, Any], arch: str, tensors: list[Tensor], name: st
     values: dict[str, Any] = {}
     for ours, theirs in keys.items():
         value = metadata.get(f"{arch}.{theirs}")
-        values[ours] = max(value) if isinstance(value, list) and value else value
+        if isinstance(value, list):
+            # One a layer: the smallest that is there, so that no layer's cache is taken too large.
+            value = min((item for item in value if item), default=None)
+        values[ours] = value
     for needed in ("block_count", "embedding_length", "attention.head_count"):
         if metadata.get(f"{arch}.{needed}") is None:
             raise BadInput(f"{name}: `{arch}.{needed}` is missing")

@@ -88,12 +88,29 @@ def _memory_ms(model: ModelBytes, hardware: Hardware, parallel: Parallel, prompt
     return read / (hardware.bandwidth_gb_s * 1e6)
 
 
-def throughput_tok_s(bound: Bound, ms_per_token: float, prefill_ms: float, output_len: int) -> float:
-    """Output tokens a second in steady state, when each sequence's prompt takes its share of the time too.
-
-    B / (token + B / output_len x prefill): every output_len steps, all B sequences are replaced once.
-    """
+def _prompts_per_step(bound: Bound, output_len: int) -> float:
+    """How many prompts one replica takes in while it makes one decoding step, in steady state."""
     if output_len < 1:
         raise BadInput("the answer must have at least one token")
-    replicas = bound.parallel.dp
-    return bound.batch * 1e3 / (ms_per_token + bound.batch / replicas / output_len * prefill_ms)
+    return bound.batch * bound.tokens_per_step / bound.parallel.dp / output_len
+
+
+def throughput_limit_tok_s(bound: Bound, prefill: Prefill, output_len: int) -> float:
+    """Output tokens a second over all users, prompts included, that nothing can beat.
+
+    Prompts share steps with decoding (chunked prefill), so their weights cost no second reading and only the
+    largest of memory, compute and the collectives' floor counts.
+    """
+    prompts = _prompts_per_step(bound, output_len)
+    step = bound.best
+    memory = step.ideal_ms + step.replication_ms + step.kv_ms
+    compute = step.compute_ms + prompts * prefill.compute_ms
+    floor = step.collective_floor_ms + prompts * prefill.collective_floor_ms
+    return bound.batch * bound.tokens_per_step * 1e3 / (max(memory, compute, floor) + step.draft_ms)
+
+
+def throughput_serial_tok_s(bound: Bound, prefill: Prefill, output_len: int) -> float:
+    """The same with uniform routing, collectives by the curve, and prompts one after another between steps."""
+    step_ms = bound.fabric.ms_per_token_uniform * bound.tokens_per_step
+    prompts_ms = _prompts_per_step(bound, output_len) * prefill.fabric_ms
+    return bound.batch * bound.tokens_per_step * 1e3 / (step_ms + prompts_ms)

@@ -8,9 +8,19 @@ import msgspec
 from uncork.bound import efficiency, waterfall
 from uncork.bound.efficiency import Efficiency
 from uncork.bound.layout import UNREAD, weights_per_rank
+from uncork.bound.prefill import throughput_limit_tok_s, throughput_serial_tok_s
 from uncork.model.bound import Bound, Hardware, ModelBytes, Prefill, Role, Tier, Waterfall
 
 wrap = partial(textwrap.wrap, break_on_hyphens=False)
+
+
+class Steady(msgspec.Struct, frozen=True):
+    """Output tokens/s over all users when answers of `output_len` tokens follow prompts, without a pause."""
+
+    concurrency: int
+    output_len: int
+    silicon_tok_s: float
+    fabric_tok_s: float  # with uniform routing
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -25,6 +35,7 @@ class Report(msgspec.Struct, frozen=True):
     efficiency: Efficiency | None = None
     waterfall: Waterfall | None = None
     measured_tok_s: float | None = None
+    steady: tuple[Steady, ...] = ()
 
     @classmethod
     def of(
@@ -34,6 +45,7 @@ class Report(msgspec.Struct, frozen=True):
         bounds: tuple[Bound, ...],
         prefill: Prefill,
         measured: float | None,
+        output_len: int = 0,
     ) -> "Report":
         """Put together; the measured speed belongs to the first bound."""
         return cls(
@@ -46,6 +58,7 @@ class Report(msgspec.Struct, frozen=True):
             efficiency=efficiency.of(measured, bounds[0]) if measured is not None else None,
             waterfall=waterfall.of(bounds[0], measured) if measured is not None else None,
             measured_tok_s=measured,
+            steady=tuple(_steady(bound, prefill, output_len) for bound in bounds) if output_len else (),
         )
 
     def closing(self) -> list[str]:
@@ -53,6 +66,15 @@ class Report(msgspec.Struct, frozen=True):
         if self.measured_tok_s is None:
             return ["Next: --measured TOK_S --concurrency N shows where the rest of the time goes."]
         return ["Next: uncork audit, and look at the checks named beside the longest bars."]
+
+
+def _steady(bound: Bound, prefill: Prefill, output_len: int) -> Steady:
+    return Steady(
+        bound.concurrency,
+        output_len,
+        throughput_limit_tok_s(bound, prefill, output_len),
+        throughput_serial_tok_s(bound, prefill, output_len),
+    )
 
 
 def read_bytes_per_token(model: ModelBytes) -> int:
@@ -139,7 +161,12 @@ def _first_token(report: Report) -> list[str]:
     first = report.prefill
     return [
         f"First token after {first.prompt_len:,} of prompt: {first.silicon_ms:,.1f} ms at least (silicon), "
-        f"{first.fabric_ms:,.1f} (fabric)"
+        f"{first.fabric_ms:,.1f} (fabric)",
+        *(
+            f"  {one.concurrency:>6} users, answers of {one.output_len:,}: {one.silicon_tok_s:,.1f} tok/s steadily"
+            f" (silicon), {one.fabric_tok_s:,.1f} (fabric)"
+            for one in report.steady
+        ),
     ]
 
 

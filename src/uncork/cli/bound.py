@@ -30,6 +30,7 @@ def bound(
     context: Annotated[int, Option(help="Cached tokens a sequence.")] = 1536,
     concurrency: Annotated[str, Option(help="Users at once, a list: 1,8,64.")] = "1,2,4,8,16,32,64",
     prompt: Annotated[int | None, Option(help="Prompt tokens, for the time to the first token.")] = None,
+    answer: Annotated[int, Option(min=0, help="Answer tokens: also print throughput with prompts.")] = 0,
     measured: Annotated[float | None, Option(help="Measured output tok/s over all users.")] = None,
     run: Annotated[
         Path | None, Option(help="A folder of uncork bench: every level beside its bound.")
@@ -71,7 +72,7 @@ def bound(
         return
     bounds = tuple(bound_for(model, device, parallel, context, n, **options) for n in users)
     first = prefill_bound(model, device, parallel, prompt or max(context, 1), curve=curve)
-    report = Report.of(model, device, bounds, first, measured)
+    report = Report.of(model, device, bounds, first, measured, answer)
     if as_json:
         print_json(report)
         return
