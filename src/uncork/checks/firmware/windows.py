@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
+from uncork.checks.gpus import is_geforce, named
 from uncork.checks.hosts import known, seen, sizes
+from uncork.checks.nvlink.links import links_up
 from uncork.model.facts import Facts
 from uncork.model.facts.firmware import Bar, GpuWindows
 from uncork.model.unknown import is_unknown
@@ -103,8 +105,17 @@ def resizable_bar(facts: Facts) -> Iterator[Verdict]:
             )
         else:
             says = f"a window of {sizes(size)} where {sizes(offered)} are offered"
-            priority = P1 if len(readings) > 1 else P2
+            priority = P1 if len(readings) > 1 and _peers_use_it(facts) else P2
             yield fails(says, subject, evidence=evidence, priority=priority)
+
+
+def _peers_use_it(facts: Facts) -> bool:
+    """Whether GPUs of this host could reach each other through the window: not past an NVLink bridge, and not
+    where the stock driver gives a GeForce no peer access at all."""
+    if not is_unknown(facts.nvlink.gpus) and any(links_up(one) for one in facts.nvlink.gpus):
+        return False
+    names = named(facts)
+    return bool(facts.driver.patched) or not names or not all(is_geforce(name) for name in names)
 
 
 def _windows(facts: Facts) -> Iterator[tuple[str, int, int]]:
