@@ -9,8 +9,9 @@ import pytest
 from fake_kernel import World, no_guard
 
 from uncork.apply import chain, hold
+from uncork.apply.outcome import ENOTSUPP
 from uncork.apply.rollback import rollback
-from uncork.apply.transaction import ENOTSUPP, apply_step
+from uncork.apply.transaction import apply_step
 from uncork.errors import (
     BadValue,
     Busy,

@@ -86,6 +86,10 @@ def _receive(line: socket.socket, timeout_s: float) -> dict[str, Any]:
 def _child(mine: socket.socket, theirs: socket.socket, serve: Serve) -> None:
     # Ctrl-C reaches the whole terminal group; a write in progress is finished and read back.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A child that never returns must not keep open what our reader (a pipe, a terminal) waits on.
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(quiet, stream)
     mine.close()
     try:
         with theirs.makefile("rb") as requests:

@@ -8,6 +8,7 @@ waits for the deadline and undoes the group unless it was confirmed; one compare
 """
 
 import argparse
+import errno
 import json
 import os
 import sqlite3
@@ -25,6 +26,7 @@ from uncork.plan.database import reached
 
 CALL_LIMIT_S = 10.0
 POLL_S = 1.0
+GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESRCH)
 UNDOABLE = ("open", "confirmed", "undoing", "undo_failed", "stuck")
 Outcome = dict[str, Any]  # ord, target, before, now, end: undone | noop | drift | gone | failed | stuck
 
@@ -130,11 +132,10 @@ def undo_target(child: Child, intent: dict[str, Any]) -> Outcome:
         child.ask({"op": "write", "recipe": recipe, "value": before}, CALL_LIMIT_S)
         now = outcome["now"] = read()
         return {**outcome, "end": "undone" if recipes.same(recipe, before, now) else "failed"}
-    except FileNotFoundError as error:
-        # A device that left took its setting with it.
-        return {**outcome, "end": "gone", "says": str(error)}
     except OSError as error:
-        return {**outcome, "end": "failed", "errno": error.errno, "says": str(error)}
+        # A device or a process that left took its setting with it.
+        end = "gone" if error.errno in GONE else "failed"
+        return {**outcome, "end": end, "errno": error.errno, "says": str(error)}
     except Hung:
         return {**outcome, "end": "stuck"}
 

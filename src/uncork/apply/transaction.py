@@ -16,21 +16,17 @@ from uncork.apply import chain, revert
 from uncork.apply.child import Child, Hung
 from uncork.apply.guard import NotArmed, arm
 from uncork.apply.lock import LockHeld, locked
+from uncork.apply.outcome import ERRORS, Target, error_of, judge, undo_failed, words
 from uncork.errors import (
-    BadValue,
     Busy,
     ChangeFailed,
     Conflict,
     Drifted,
     Locked,
-    NotPermitted,
-    ReadbackDiffers,
     Refused,
     StateUnwritable,
     Stuck,
     UncorkError,
-    UndoFailed,
-    Vanished,
 )
 from uncork.knobs import KNOBS, Knob
 from uncork.model.plan import Kind, PlannedChange, Step
@@ -45,34 +41,8 @@ CALL_LIMIT_S = 10.0
 BUSY_RETRIES = 2
 BUSY_WAIT_S = 0.2
 
-ENOTSUPP = 524  # the kernel's own, not in errno.h (include/linux/errno.h)
-ERRORS: dict[int, type[ChangeFailed]] = {
-    errno.EPERM: NotPermitted,
-    errno.EACCES: NotPermitted,
-    errno.EROFS: NotPermitted,
-    errno.EINVAL: BadValue,
-    ENOTSUPP: BadValue,
-    errno.EOPNOTSUPP: BadValue,
-    errno.EBUSY: Busy,
-    errno.EAGAIN: Busy,
-    errno.ENOENT: Vanished,
-    errno.ENODEV: Vanished,
-    errno.ENXIO: Vanished,
-    errno.ESRCH: Vanished,
-}
-
 Guard = Callable[..., str]
 Progress = Callable[[int, int, PlannedChange], None]
-
-
-class Target(msgspec.Struct, frozen=True):
-    """What came of one target: `exact`, `canonicalised`, or `failed` with the error's code and words."""
-
-    change: PlannedChange
-    end: str
-    got: str | None = None
-    code: str = ""
-    says: str = ""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -168,17 +138,20 @@ class _Group:
         return Applied(self.txn, deadline_ns, tuple(targets))
 
     def _serve(self, request: dict[str, Any]) -> dict[str, Any]:
-        knob = self.knobs[request["knob"]]
+        """What the child does; every call that touches the host is made there."""
+        knob, target = self.knobs[request["knob"]], request["target"]
+        if request["op"] == "write":
+            database.reached("before-write")
+            knob.write(target, request["value"])
+            database.reached("after-write")
+            return {}
+        value = knob.read(target)
+        if isinstance(value, Unknown):
+            raise OSError(errno.ENOENT if value.absent else errno.EIO, value.reason, target)
         if request["op"] == "read":
-            value = knob.read(request["target"])
-            if isinstance(value, Unknown):
-                code = errno.ENOENT if value.absent else errno.EIO
-                raise OSError(code, value.reason, request["target"])
             return {"value": value}
-        database.reached("before-write")
-        knob.write(request["target"], request["value"])
-        database.reached("after-write")
-        return {}
+        veto = knob.veto(target, request["value"])
+        return {"value": {"owners": knob.owners(target), "veto": veto, "now": value}}
 
     def _read(self, change: PlannedChange) -> str:
         asked = {"op": "read", "knob": change.knob, "target": change.target}
@@ -188,30 +161,31 @@ class _Group:
     def _preflight(self) -> None:
         """Nothing is written where an owner has come, a veto speaks, or a value is not the approved one."""
         for change in self.step.changes:
-            knob = self.knobs[change.knob]
-            came = [owner for owner in knob.owners(change.target) if owner not in change.owners]
-            if came:
-                raise Conflict(
-                    f"{change.target} is also set by {', '.join(came)}, which was not so when this was approved;"
-                    " nothing was changed.",
-                    next="uncork plan, then uncork approve (knowing of it), or stop that service first",
-                )
-            if veto := knob.veto(change.target, change.want):
-                raise Refused(f"{change.target}: {veto}; nothing was changed.", next="uncork plan")
-            self._as_approved(knob, change)
+            asked = {"op": "look", "knob": change.knob, "target": change.target, "value": change.want}
+            try:
+                seen = self.child.ask(asked, self.limit_s)
+            except OSError as error:
+                raise Drifted(
+                    f"{change.target} can no longer be read ({error}); nothing was changed.",
+                    next="uncork audit",
+                ) from error
+            except Hung:
+                raise Drifted(
+                    f"Reading {change.target} did not return; nothing was changed.", next="uncork audit"
+                ) from None
+            self._as_approved(change, **seen)
 
-    def _as_approved(self, knob: Knob, change: PlannedChange) -> None:
-        try:
-            now = self._read(change)
-        except OSError as error:
-            raise Drifted(
-                f"{change.target} can no longer be read ({error}); nothing was changed.", next="uncork audit"
-            ) from error
-        except Hung:
-            raise Drifted(
-                f"Reading {change.target} did not return; nothing was changed.", next="uncork audit"
-            ) from None
-        if change.before is None or not knob.same(change.before, now):
+    def _as_approved(self, change: PlannedChange, owners: list[str], veto: str, now: str) -> None:
+        came = [owner for owner in owners if owner not in change.owners]
+        if came:
+            raise Conflict(
+                f"{change.target} is also set by {', '.join(came)}, which was not so when this was approved;"
+                " nothing was changed.",
+                next="uncork run (plans with it in view), or stop that service first",
+            )
+        if veto:
+            raise Refused(f"{change.target}: {veto}; nothing was changed.", next="uncork plan")
+        if change.before is None or not self.knobs[change.knob].same(change.before, now):
             raise Drifted(
                 f"{change.target} is {now}, approved was a change from {change.before}; nothing was changed.",
                 next="uncork run (looks again and asks again)",
@@ -270,7 +244,7 @@ class _Group:
             self.progress(ord + 1, len(self.step.changes), change)
             if target.end == "failed" and self.step.policy == "all_or_nothing":
                 self._undo(f"{target.code}: {target.says}")
-                raise _error(target)
+                raise error_of(target)
         return targets
 
     def _write_one(self, ord: int, change: PlannedChange) -> Target:
@@ -281,11 +255,11 @@ class _Group:
             got = self._read(change)
         except OSError as error:
             kind, number = ERRORS.get(error.errno or 0, ChangeFailed), error.errno
-            target = Target(change, "failed", self._last_look(change), kind.code, _words(error))
+            target = Target(change, "failed", self._last_look(change), kind.code, words(error))
         except Hung:
             self._stuck(ord, change)
         else:
-            target = _judge(self.knobs[change.knob], change, got)
+            target = judge(self.knobs[change.knob], change, got)
         body = {"end": target.end, "got": target.got, "code": target.code, "says": target.says}
         took_ms = (time.monotonic_ns() - began_ns) / 1e6
         self._note(
@@ -324,7 +298,7 @@ class _Group:
             if end["end"] in ("failed", "stuck", "drift")
         ]
         if bad:
-            raise _undo_failed("The journal can no longer be written", bad) from error
+            raise undo_failed("The journal can no longer be written", bad) from error
         raise StateUnwritable(
             "The journal can no longer be written; what this group had written was put back.", next=error.next
         ) from error
@@ -347,50 +321,14 @@ class _Group:
             outcomes = revert.undo(self.store.db, self.txn, why=why, actor=self.actor)
         bad = [outcome for outcome in outcomes or () if outcome["end"] in ("failed", "stuck", "drift")]
         if bad:
-            raise _undo_failed(why, bad)
+            raise undo_failed(why, bad)
 
     def _close(self, targets: list[Target]) -> None:
         failed = [target for target in targets if target.end == "failed"]
         if len(failed) == len(targets):
             self._undo("no target took the change")
-            raise _error(failed[0])
+            raise error_of(failed[0])
         summary = f"{len(targets) - len(failed)} of {len(targets)} read back as wanted"
         if failed:
             summary += "; not: " + ", ".join(f"{t.change.target} ({t.code})" for t in failed)
         self.store.complete(self.step, summary, artefact=f"txn:{self.txn}")
-
-
-def _undo_failed(why: str, bad: list[revert.Outcome]) -> UndoFailed:
-    left = ", ".join(f"{outcome['target']} ({outcome['end']})" for outcome in bad)
-    by_hand = "; ".join(outcome["by_hand"] for outcome in bad if outcome["by_hand"])
-    return UndoFailed(f"{why}. Not put back: {left}.", next=by_hand or "uncork journal")
-
-
-def _judge(knob: Knob, change: PlannedChange, got: str) -> Target:
-    if knob.same(change.want, got):
-        return Target(change, "exact" if change.want == got else "canonicalised", got)
-    ignored = change.before is not None and knob.same(change.before, got)
-    says = f"{change.target} reads {got} after {change.want} was written"
-    says += " (the kernel ignored it)" if ignored else " (the kernel took another value)"
-    return Target(change, "failed", got, ReadbackDiffers.code, says)
-
-
-_CAUSES = {
-    errno.EROFS: "; the file system is read-only here, as in a container",
-    errno.EPERM: "; it needs root and its capability, and kernel lockdown or a container can withhold it",
-    errno.EACCES: "; it needs root",
-}
-
-
-def _words(error: OSError) -> str:
-    return f"{error.filename or ''}: {error.strerror or error}".lstrip(": ") + _CAUSES.get(
-        error.errno or 0, ""
-    )
-
-
-def _error(target: Target) -> ChangeFailed:
-    kinds = {kind.code: kind for kind in ERRORS.values()} | {ReadbackDiffers.code: ReadbackDiffers}
-    return kinds.get(target.code, ChangeFailed)(
-        f"{target.change.target} did not take {target.change.want}: {target.says}. The group was put back.",
-        next="uncork journal (what was tried), uncork plan (what is left)",
-    )
