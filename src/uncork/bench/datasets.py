@@ -33,7 +33,7 @@ def read_prompts(kind: str, path: Path, output_len: int, lengths: Lengths) -> tu
             if line.strip():
                 try:
                     found.append(make(msgspec.json.decode(line), output_len, lengths))
-                except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+                except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
                     raise BadInput(
                         f"{path}, line {number}: {error}; nothing was sent.",
                         next="docs/bench.md names the fields",

@@ -43,11 +43,11 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
 
 
 def _parse(text: str) -> Endpoint:
-    url = urlsplit(text if "://" in text else f"http://{text}")
     try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
         port = url.port
     except ValueError:
-        port = -1
+        url, port = urlsplit(""), -1
     if url.scheme not in ("http", "https") or not url.hostname or port == -1:
         raise BadInput(
             f"{text!r} is not an http or https address; nothing was sent.",

@@ -151,7 +151,7 @@ def send_plan(
             pool.open(plan.concurrency, spares=plan.arrivals_ns is not None)
         except OSError as error:
             raise NoServer(
-                f"No connection to {target.endpoints[0].url} ({error.strerror or error}); nothing was sent.",
+                f"No connection to {target.endpoints[0].url} ({error.strerror or error}).",
                 next="check that the server runs and that --endpoint is right",
             ) from error
         figures = Loop(plan, pool, work, keep, shape, show).run()

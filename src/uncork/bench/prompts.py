@@ -100,7 +100,9 @@ def salted(seed: int, prompts: tuple[Prompt, ...]) -> Iterator[Prompt]:
     while True:
         for prompt in chance.sample(prompts, len(prompts)):
             mark = f"[{chance.getrandbits(40):010x}]"
-            if prompt.history:
+            if prompt.tokens:  # sent as they stand: no mark of words could be put before them
+                yield prompt
+            elif prompt.history:
                 first = {**prompt.history[0], "content": f"{mark} {prompt.history[0]['content']}"}
                 yield msgspec.structs.replace(prompt, history=(first, *prompt.history[1:]))
             else:

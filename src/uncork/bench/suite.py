@@ -1,8 +1,8 @@
 """The suite: levels × repeats against one server, in an order that does not favour any of them."""
 
+import os
 import random
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +16,7 @@ from uncork.bench.level import Target, ask_wave, lead_in, prepare, run_level
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.bench.store import Store
 from uncork.bench.warmup import LIMIT_S, warm_up
-from uncork.errors import BadInput, ServerDied
+from uncork.errors import BadInput, NoServer, ServerDied
 from uncork.model.bench import METRICS, SCHEMA, BenchRun, LevelResult
 
 
@@ -77,13 +77,17 @@ def run_suite(
                 lead_in(target, level)
             clock.begin(level, repeat, target.requests(level))
             outcome = run_level(target, level, repeat, at, run.started_monotonic_ns, clock.show, watch)
+            if outcome.died:
+                raise _died(outcome.died, len(results), len(plan), out)
             results[level.name, repeat] = outcome.result
             store.add(outcome.result, outcome.records)
             run = _with_levels(run, plan, results)
             store.save(run)
-            if outcome.died:
-                raise _died(outcome.died, len(results), len(plan), out)
             time.sleep(spec.cooldown_s)
+    except NoServer as error:  # it answered when the suite began
+        died = _died(error.says, len(results), len(plan), out)
+        store.save(_with_levels(run, plan, results, stopped=f"ServerDied: {died.says}"[:300]))
+        raise died from error
     except BaseException as error:
         store.save(_with_levels(run, plan, results, stopped=f"{type(error).__name__}: {error}"[:300]))
         raise
@@ -116,8 +120,8 @@ def stored_spec(spec: SuiteSpec) -> dict[str, Any]:
         headers=redact_headers(spec.headers),
         endpoint=",".join(endpoint.url for endpoint in parse_endpoints(spec.endpoint)),
     )
-    built: dict[str, Any] = msgspec.to_builtins(safe)
-    return built
+    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(safe))
+    return stored
 
 
 def _warm(target: Target, level: Level) -> dict[str, Any]:
@@ -150,7 +154,7 @@ def _begin(
         schema=SCHEMA,
         metrics=METRICS,
         version=__version__,
-        run_id=uuid.uuid4().hex[:12],
+        run_id=os.urandom(6).hex(),
         started_unix_s=time.time(),
         started_monotonic_ns=time.monotonic_ns(),
         spec=stored,

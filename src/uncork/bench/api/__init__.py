@@ -12,6 +12,8 @@ import msgspec
 
 from uncork.bench.workload import Prompt
 
+DIALECTS = ("chat", "completions", "sglang", "tgi", "ollama")
+
 
 class Reading(msgspec.Struct):
     """What the events of one response say. `generations` are indices into its events."""
