@@ -49,6 +49,7 @@ def demo_server() -> Iterator[Server]:
         )
     finally:
         process.stdin.close()
+        process.stdout.close()
         try:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:
