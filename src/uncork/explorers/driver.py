@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from uncork.explorers import gpu_log, gpus, reading, statements
 from uncork.host import Host
 from uncork.model.facts.driver import NOT_READ, DriverFacts, Gpu
 from uncork.model.unknown import Unknown
-from uncork.parsers import fabricmanager
-from uncork.parsers.statements import Statements
+
+if TYPE_CHECKING:
+    from uncork.parsers.statements import Statements
 
 _MODULES = (
     "nvidia",
@@ -41,9 +43,9 @@ def explore(host: Host) -> DriverFacts:
     log_text = reading.kernel_log(host)
     log = log_text if isinstance(log_text, Unknown) else gpu_log.lines_by_kind(log_text)
     words = statements.words(host)
-    said = statements.about(host)
+    said = statements.about(host) if words else None
     module = _module(host, log, said)
-    fabric = fabricmanager.parse("".join(f"{text}\n" for text in reading.attached(host, "fabricmanager")))
+    mismatch, errors = _fabric_log(host)
     return DriverFacts(
         gpus=read.gpus,
         source=read.source,
@@ -53,10 +55,8 @@ def explore(host: Host) -> DriverFacts:
         library_versions=_libraries(host, read),
         cuda_version=read.cuda,
         fabric_manager_version=_fabric_manager(host, said),
-        fabric_manager_mismatch=fabric.mismatch,
-        fabric_manager_errors=(*fabric.errors, *filter(None, (fabric.failed,)))
-        if fabric.lines
-        else Unknown("no log of the fabric manager was given"),
+        fabric_manager_mismatch=mismatch,
+        fabric_manager_errors=errors,
         imex_channels=host.exists("/dev/nvidia-caps-imex-channels"),
         params=_params(host),
         modprobe=_modprobe(host),
@@ -71,14 +71,14 @@ def explore(host: Host) -> DriverFacts:
         uvm_hmm_disabled=_flag(host, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"),
         patched=_patched(words, host),
         models=_models(host, read.gpus, words),
-        stated=statements.stated(said),
-        bar1_stated=tuple((one.about, one.bytes, one.text) for one in said.bar1),
+        stated=statements.stated(said) if said else {},
+        bar1_stated=tuple((one.about, one.bytes, one.text) for one in (said.bar1 if said else ())),
         words=words,
     )
 
 
 def _module(
-    host: Host, log: dict[str, tuple[str, ...]] | Unknown, said: Statements
+    host: Host, log: dict[str, tuple[str, ...]] | Unknown, said: "Statements | None"
 ) -> tuple[str | Unknown, bool | Unknown]:
     """Version and flavour of the loaded kernel module."""
     text = host.read("/proc/driver/nvidia/version")
@@ -92,7 +92,7 @@ def _module(
     version = reading.text(host, "/sys/module/nvidia/version")
     if not isinstance(version, Unknown):
         return version, Unknown("only /sys/module/nvidia/version could be read")
-    if said.driver:
+    if said and said.driver:
         return said.driver, NOT_READ if said.driver_open is None else said.driver_open
     return version, version
 
@@ -116,7 +116,7 @@ def _libraries(host: Host, read: gpus.Reading) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _fabric_manager(host: Host, said: Statements) -> str | Unknown:
+def _fabric_manager(host: Host, said: "Statements | None") -> str | Unknown:
     """The fabric manager's version: its log, its package, or what a reporter says."""
     for text in reading.attached(host, "fabricmanager") + reading.attached(host, "packages"):
         for pattern in (
@@ -126,17 +126,29 @@ def _fabric_manager(host: Host, said: Statements) -> str | Unknown:
         ):
             if match := re.search(pattern, text):
                 return match[1]
-    if said.fabricmanager:
+    if said and said.fabricmanager:
         return said.fabricmanager
-    if not host.live:
+    there = host.exists("/usr/bin/nv-fabricmanager")
+    if isinstance(there, Unknown):
         return Unknown("no text names the fabric manager's version")
-    if host.exists("/usr/bin/nv-fabricmanager") is not True:
+    if not there:
         return Unknown("nv-fabricmanager is not installed", absent=True)
     answer = host.run(("/usr/bin/nv-fabricmanager", "--version"))
     if isinstance(answer, Unknown):
         return answer
     match = _VERSION.search(answer.stdout + answer.stderr)
     return match[1] if match else Unknown("nv-fabricmanager names no version")
+
+
+def _fabric_log(host: Host) -> tuple[str, tuple[str, ...] | Unknown]:
+    """The line in which the fabric manager refuses the driver, and its errors."""
+    texts = reading.attached(host, "fabricmanager")
+    if not texts:
+        return "", Unknown("no log of the fabric manager was given")
+    from uncork.parsers import fabricmanager
+
+    log = fabricmanager.parse("".join(f"{text}\n" for text in texts))
+    return log.mismatch, (*log.errors, *filter(None, (log.failed,)))
 
 
 def _params(host: Host) -> dict[str, str] | Unknown:

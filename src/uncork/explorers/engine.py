@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from uncork.explorers import engine_argv, engine_attached, engine_endpoint, engine_process
+from uncork.explorers import engine_argv, engine_endpoint, engine_process, reading
 from uncork.host import Host
 from uncork.model.facts.engine import EngineFacts, Launcher, Process, Server
 from uncork.model.unknown import Unknown
@@ -15,7 +15,7 @@ _NOT_TOLD = Unknown("no command line, unit file or log of an engine was given")
 
 def explore(host: Host) -> EngineFacts:
     """Find servers by their command lines, and what each was started with."""
-    attached, environ, signs = engine_attached.read(host)
+    attached, environ, signs = _attached(host)
     names = host.list("/proc")
     if isinstance(names, Unknown):
         return EngineFacts(servers=attached or _NOT_TOLD, others=names, environ=environ, signs=signs)
@@ -33,6 +33,20 @@ def explore(host: Host) -> EngineFacts:
         _server(host, pid, mains[pid], commands[pid], families[pid], parents, shares) for pid in roots
     )
     return EngineFacts(servers=servers + attached, others=_others(commands), environ=environ, signs=signs)
+
+
+_KINDS = ("engine-command", "engine-log", "collect-env", "environment", "packages")
+
+
+def _attached(
+    host: Host,
+) -> tuple[tuple[Server, ...], dict[str, str] | Unknown, dict[str, tuple[str, ...]] | Unknown]:
+    """What attached texts tell; the parsers are not even loaded where there are none."""
+    if not any(reading.attached(host, kind) for kind in _KINDS):
+        return (), Unknown("no environment was given"), Unknown("the engine's log was not given")
+    from uncork.explorers import engine_attached
+
+    return engine_attached.read(host)
 
 
 def _inside(pid: int, mains: Mapping[int, object], parents: Mapping[int, int]) -> bool:

@@ -3,17 +3,19 @@
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from uncork.explorers import gpu_amd
 from uncork.explorers.gpu_log import full_bdf
-from uncork.host import Host
+from uncork.host import Host, Output
 from uncork.model.facts.driver import NOT_READ, Gpu, GpuProcess, NvLink
 from uncork.model.unknown import Unknown
-from uncork.parsers import nvidia_smi
-from uncork.parsers.nvidia_smi_fields import Gpu as Printed
+
+if TYPE_CHECKING:  # the parsers' expressions cost more than a live host's whole reading
+    from uncork.parsers.nvidia_smi import Report
+    from uncork.parsers.nvidia_smi_fields import Gpu as Printed
 
 # nvidia-smi's reasons → bits of nvmlClocksEventReasons (nvml.h).
 REASON_BITS = {
@@ -86,7 +88,7 @@ def _read(host: Host) -> Reading:
     smi = host.run(("rocm-smi",)) if not host.live else Unknown("")
     if not isinstance(smi, Unknown):
         return Reading(Unknown("rocm-smi was attached, but no GPU could be read from it"), "rocm-smi")
-    return Reading(() if absent and host.live else Unknown(error), "nothing", "" if absent else error)
+    return Reading(() if absent else Unknown(error), "nothing", "" if absent else error)
 
 
 def _with_amd(host: Host, reading: Reading) -> Reading:
@@ -146,24 +148,26 @@ def _process(found: dict[str, Any]) -> GpuProcess:
     return GpuProcess(found["pid"], found["kind"], value(found["used_bytes"]))
 
 
-def _printed(host: Host) -> nvidia_smi.Report | None:
+def _printed(host: Host) -> "Report | None":
     """What nvidia-smi printed, in any of its forms; a live machine without NVML is asked once."""
     commands: list[tuple[str, ...]] = [("nvidia-smi", "-q", "-x")]
     if not host.live:
         commands += [("nvidia-smi", "-q"), ("nvidia-smi",)]
-    reports = []
-    for command in commands:
-        answer = host.run(command)
-        if not isinstance(answer, Unknown):
-            reports.append(nvidia_smi.parse(answer.stdout + answer.stderr))
+    texts = [answer for command in commands if not isinstance(answer := host.run(command), Unknown)]
+    table: Output | Unknown = Unknown("not asked")
     if not host.live:
         table = host.run(("nvidia-smi", "--query-gpu=name,power.limit", "--format=csv"))
-        if not isinstance(table, Unknown):
-            reports.append(nvidia_smi.parse_csv(table.stdout))
-    return nvidia_smi.merged(reports) if reports else None
+    if not texts and isinstance(table, Unknown):
+        return None
+    from uncork.parsers import nvidia_smi
+
+    reports = [nvidia_smi.parse(text.stdout + text.stderr) for text in texts]
+    if not isinstance(table, Unknown):
+        reports.append(nvidia_smi.parse_csv(table.stdout))
+    return nvidia_smi.merged(reports)
 
 
-def _from_text(report: nvidia_smi.Report, error: str) -> Reading:
+def _from_text(report: "Report", error: str) -> Reading:
     gpus = tuple(_from_printed(at, gpu) for at, gpu in enumerate(report.gpus))
     lost = tuple(
         Gpu(index=len(gpus) + at, bdf=full_bdf(bdf), lost="nvidia-smi cannot get its handle")
@@ -194,7 +198,7 @@ def _word(found: str | None, table: dict[str, int]) -> int | Unknown:
     )
 
 
-def _from_printed(at: int, gpu: Printed) -> Gpu:
+def _from_printed(at: int, gpu: "Printed") -> Gpu:
     pstate = (gpu.performance_state or "").removeprefix("P")
     return Gpu(
         index=at if gpu.index is None else gpu.index,
@@ -266,6 +270,6 @@ def _difference(total: int | None, used: int | None) -> int | Unknown:
     return NOT_READ if total is None or used is None else total - used
 
 
-def _processes(gpu: Printed) -> Iterable[GpuProcess]:
+def _processes(gpu: "Printed") -> Iterable[GpuProcess]:
     for one in gpu.processes or ():
         yield GpuProcess(one.pid, "compute", _or(one.used_bytes), one.name)

@@ -1,24 +1,22 @@
 """NVLink and NVSwitch."""
 
 import re
+from typing import TYPE_CHECKING
 
 from uncork.explorers import gpus, reading
 from uncork.host import Host
 from uncork.model.facts.driver import NOT_READ, Gpu, NvLink
 from uncork.model.facts.nvlink import Links, NvlinkFacts, Xgmi
 from uncork.model.unknown import Unknown
-from uncork.parsers import nvlink
+
+if TYPE_CHECKING:
+    from uncork.parsers.nvlink import Link
 
 
 def explore(host: Host) -> NvlinkFacts:
     """Read each GPU's links: NVML, else the text of `nvidia-smi nvlink -s`; xGMI from amdgpu's sysfs."""
     read = gpus.read(host)
-    timed = tuple(
-        seconds
-        for kind in ("nvlink-query", "statements", "unrecognised")
-        for text in reading.attached(host, kind)
-        for seconds in nvlink.query_times_s(text)
-    )
+    timed = _timed(host)
     links: tuple[Links, ...] | Unknown
     if read.source == "NVML" and not isinstance(read.gpus, Unknown):
         links, source = tuple(_of(gpu) for gpu in read.gpus if _has_links(gpu)), "NVML"
@@ -29,6 +27,16 @@ def explore(host: Host) -> NvlinkFacts:
     return NvlinkFacts(
         gpus=links, source=source, query_times_s=timed, xgmi=_xgmi(host), switches=_switches(host)
     )
+
+
+def _timed(host: Host) -> tuple[float, ...]:
+    kinds = ("nvlink-query", "statements", "unrecognised")
+    texts = [text for kind in kinds for text in reading.attached(host, kind)]
+    if not texts:
+        return ()
+    from uncork.parsers import nvlink
+
+    return tuple(seconds for text in texts for seconds in nvlink.query_times_s(text))
 
 
 def _has_links(gpu: Gpu) -> bool:
@@ -45,6 +53,8 @@ def _printed(host: Host) -> tuple[Links, ...] | Unknown:
     answer = host.run(("nvidia-smi", "nvlink", "-s"))
     if isinstance(answer, Unknown):
         return answer
+    from uncork.parsers import nvlink
+
     found = [gpu for gpu in nvlink.parse(answer.stdout) if gpu.links]
     return tuple(
         Links(gpu.index, gpu.name, f"GPU {max(gpu.index, 0)}", tuple(_link(link) for link in gpu.links))
@@ -52,7 +62,7 @@ def _printed(host: Host) -> tuple[Links, ...] | Unknown:
     )
 
 
-def _link(link: nvlink.Link) -> NvLink:
+def _link(link: "Link") -> NvLink:
     def count(*words: str) -> int | Unknown:
         found = [value for name, value in link.errors.items() if any(word in name for word in words)]
         return sum(found) if found else NOT_READ

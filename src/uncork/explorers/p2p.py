@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from uncork.explorers import gpus, reading, statements
 from uncork.host import Host
 from uncork.model.facts.p2p import AmdLink, CopyTest, Matrix, NcclLog, P2pFacts
 from uncork.model.unknown import Unknown
-from uncork.parsers import environment, nccl_log, p2p_test, topo
+
+if TYPE_CHECKING:  # the parsers' expressions cost more than a live host's whole reading
+    from uncork.parsers.topo import Matrix as TopoMatrix
 
 # nvidia-smi's legend of `topo -p2p` → the words of NVML's status.
 _STATUS = {
@@ -63,6 +66,8 @@ def _levels(host: Host, read: gpus.Reading) -> Matrix | Unknown:
     answer = host.run(("nvidia-smi", "topo", "-m"))
     if isinstance(answer, Unknown):
         return answer
+    from uncork.parsers import topo
+
     matrix = topo.parse(answer.stdout)
     return _square(matrix, lambda cell: topo.MODERN.get(cell, cell))
 
@@ -71,10 +76,12 @@ def _printed(host: Host, letter: str) -> Matrix | Unknown:
     answer = host.run(("nvidia-smi", "topo", "-p2p", letter))
     if isinstance(answer, Unknown):
         return answer
+    from uncork.parsers import topo
+
     return _square(topo.parse(answer.stdout), lambda cell: _STATUS.get(cell, "unknown"))
 
 
-def _square(matrix: topo.Matrix, translate: Callable[[str], str]) -> Matrix | Unknown:
+def _square(matrix: "TopoMatrix", translate: Callable[[str], str]) -> Matrix | Unknown:
     if not matrix.gpus or not matrix.cells:
         return Unknown("the text holds no matrix")
     missing = Unknown("the matrix has no such cell")
@@ -91,6 +98,8 @@ def _log(host: Host) -> NcclLog | Unknown:
     texts = reading.attached(host, "nccl-log")
     if not texts:
         return Unknown("no NCCL_DEBUG=INFO log was given")
+    from uncork.parsers import nccl_log
+
     text = "\n".join(texts)
     log = nccl_log.parse(text)
     hosts = set(re.findall(r"^\s*(\S+?):\d+:\d+ \[\d+\]", text, re.MULTILINE))
@@ -116,6 +125,8 @@ def _test(host: Host) -> CopyTest | Unknown:
     texts = reading.attached(host, "p2p-test")
     if not texts:
         return Unknown("no peer copy test was given")
+    from uncork.parsers import p2p_test
+
     test = p2p_test.parse("\n".join(texts))
     return CopyTest(
         wrong=test.wrong,
@@ -133,6 +144,8 @@ def _config(host: Host) -> dict[str, str]:
     for path in ("/etc/nccl.conf", "/root/.nccl.conf"):
         text = host.read(path)
         if not isinstance(text, Unknown):
+            from uncork.parsers import environment
+
             found |= environment.parse(text)
     return found
 

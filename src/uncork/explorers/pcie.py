@@ -2,7 +2,7 @@
 
 import re
 
-from uncork.explorers import pci_sysfs, pci_text, reading
+from uncork.explorers import pci_sysfs, reading
 from uncork.host import Host
 from uncork.model.facts.pcie import PciDevice, PcieFacts
 from uncork.model.unknown import Unknown
@@ -12,7 +12,9 @@ def explore(host: Host) -> PcieFacts:
     """Read GPUs, NICs, NVMe drives, NVSwitches and the bridges above them; sysfs first, else lspci's text."""
     devices: tuple[PciDevice, ...] | Unknown = pci_sysfs.devices(host)
     source, tree = "sysfs", True
-    if isinstance(devices, Unknown) and not host.live:
+    if isinstance(devices, Unknown) and not devices.absent:
+        from uncork.explorers import pci_text  # its expressions cost more than a live host's whole reading
+
         devices, tree = pci_text.devices(host)
         source = "lspci"
     cmdline = reading.text(host, "/proc/cmdline")
