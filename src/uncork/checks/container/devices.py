@@ -169,6 +169,10 @@ def daemon_reload(facts: Facts) -> Iterator[Verdict]:
         )
         yield fails("NVML lost the GPUs inside a container", evidence=evidence)
         return
+    count = facts.container.gpu_functions
+    if not is_unknown(count) and not count:
+        yield not_applicable("no GPU on this host's bus")
+        return
     if facts.container.contained:
         yield unknown("whether /dev/char has links to the GPUs is visible on the host only")
         return
