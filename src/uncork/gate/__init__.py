@@ -15,7 +15,24 @@ what was tested and whether a GPU was; a quick pass stands for its five criteria
 bound of a CPU host uses; `hostmem.read_bandwidth()` measures it alone.
 """
 
-from uncork.gate.choose import FABRICS, choose_fabric
-from uncork.gate.run import verify
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from uncork.gate.choose import FABRICS, choose_fabric
+    from uncork.gate.run import verify
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: a rank's process imports `uncork.gate.serve` and must not pay for the criteria.
+    if name == "verify":
+        from uncork.gate.run import verify
+
+        return verify
+    if name in ("FABRICS", "choose_fabric"):
+        from uncork.gate import choose
+
+        return getattr(choose, name)
+    raise AttributeError(name)
+
 
 __all__ = ["FABRICS", "choose_fabric", "verify"]

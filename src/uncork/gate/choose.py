@@ -26,7 +26,7 @@ def choose_fabric(
         raise BadInput(f"There is no fabric {name!r}.", next=f"use one of {', '.join(FABRICS)}")
     if name == "simulated":
         return _simulated(simulate, faults)
-    from uncork.gate.hostmem import HostMemory
+    from uncork.gate.hostmem.fabric import HostMemory
 
     return HostMemory(depth=Depth(depth))
 

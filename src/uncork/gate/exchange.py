@@ -6,7 +6,7 @@ owner of a destination compares, never the initiator: a read back over the same 
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from uncork.gate.fabric import Direction, Ended, Move, Moved
@@ -17,6 +17,7 @@ PREPARE_DEADLINE_S = 20.0
 # Ranks start their copies at one moment of the machine's monotonic clock, this long after the request leaves.
 START_DELAY_S = 0.002
 
+Kind = Callable[[Move], str]
 Slots = dict[int, dict[str, list[dict[str, Any]]]]
 
 
@@ -30,15 +31,20 @@ def initiator(move: Move) -> int:
     return move.src if move.direction is Direction.PUSH else move.dst
 
 
-def exchange(ranks: Ranks, moves: Sequence[Move], *, stride: int, deadline_s: float) -> tuple[Moved, ...]:
-    """Run these moves at the same time. `stride` is the distance between regions. Raises `Stuck`."""
+def exchange(
+    ranks: Ranks, moves: Sequence[Move], *, stride: int, deadline_s: float, kind: Kind = lambda move: ""
+) -> tuple[Moved, ...]:
+    """Run these moves at the same time. Raises `Stuck`.
+
+    `stride` is the distance between regions; `kind` names which of a rank's memories a move works on.
+    """
     ended: dict[int, Moved] = {}
     checked = [number for number, move in enumerate(moves) if move.key is not None]
     if checked:
-        _ready(ranks, moves, checked, stride, ended)
-    timed = _copy(ranks, moves, stride, deadline_s, ended)
+        _ready(ranks, moves, checked, stride, kind, ended)
+    timed = _copy(ranks, moves, stride, deadline_s, kind, ended)
     if checked:
-        _check(ranks, moves, checked, stride, ended)
+        _check(ranks, moves, checked, stride, kind, ended)
     return tuple(ended.get(number) or timed[number] for number in range(len(moves)))
 
 
@@ -48,7 +54,7 @@ def _note(ended: dict[int, Moved], numbers: Sequence[int], reply: Reply) -> None
             ended.setdefault(number, Moved(ended=reply.ended, says=reply.says))
 
 
-def _slot(move: Move, at: int) -> dict[str, Any]:
+def _slot(move: Move, at: int, kind: Kind) -> dict[str, Any]:
     assert move.key is not None
     begin = GUARD_BYTES + move.offset_bytes
     return {
@@ -57,19 +63,25 @@ def _slot(move: Move, at: int) -> dict[str, Any]:
         "size": move.size_bytes,
         "room": slot_bytes(move.size_bytes),
         "key": move.key,
+        "kind": kind(move),
         "poison": (move.key >> 17 ^ 0xA5) & 0xFF,
     }
 
 
 def _ready(
-    ranks: Ranks, moves: Sequence[Move], checked: Sequence[int], stride: int, ended: dict[int, Moved]
+    ranks: Ranks,
+    moves: Sequence[Move],
+    checked: Sequence[int],
+    stride: int,
+    kind: Kind,
+    ended: dict[int, Moved],
 ) -> None:
     work: Slots = defaultdict(lambda: {"poison": [], "fill": []})
     touched: dict[int, list[int]] = defaultdict(list)
     for number in checked:
         move = moves[number]
-        work[move.dst]["poison"].append(_slot(move, move.src * stride))
-        work[move.src]["fill"].append(_slot(move, move.dst * stride))
+        work[move.dst]["poison"].append(_slot(move, move.src * stride, kind))
+        work[move.src]["fill"].append(_slot(move, move.dst * stride, kind))
         touched[move.src].append(number)
         touched[move.dst].append(number)
     requests = {index: {"op": "ready", **slots} for index, slots in work.items()}
@@ -78,7 +90,7 @@ def _ready(
 
 
 def _copy(
-    ranks: Ranks, moves: Sequence[Move], stride: int, deadline_s: float, ended: dict[int, Moved]
+    ranks: Ranks, moves: Sequence[Move], stride: int, deadline_s: float, kind: Kind, ended: dict[int, Moved]
 ) -> dict[int, Moved]:
     work: dict[int, list[dict[str, Any]]] = defaultdict(list)
     order: dict[int, list[int]] = defaultdict(list)
@@ -93,7 +105,8 @@ def _copy(
             "to": move.src * stride + begin,
             "size": move.size_bytes,
             "loops": move.loops,
-            "engine": move.engine,
+            "engine": str(move.engine),
+            "kind": kind(move),
         }
         work[initiator(move)].append(copy)
         order[initiator(move)].append(number)
@@ -115,6 +128,7 @@ def _check(
     moves: Sequence[Move],
     checked: Sequence[int],
     stride: int,
+    kind: Kind,
     ended: dict[int, Moved],
 ) -> None:
     work: Slots = defaultdict(lambda: {"received": [], "sent": []})
@@ -124,8 +138,8 @@ def _check(
         move = moves[number]
         if number in ended:
             continue
-        work[move.dst]["received"].append(_slot(move, move.src * stride))
-        work[move.src]["sent"].append(_slot(move, move.dst * stride))
+        work[move.dst]["received"].append(_slot(move, move.src * stride, kind))
+        work[move.src]["sent"].append(_slot(move, move.dst * stride, kind))
         arrived[move.dst].append(number)
         left[move.src].append(number)
     requests = {index: {"op": "check", **slots} for index, slots in work.items()}

@@ -6,8 +6,7 @@ a killed rank's memory stay readable and would look like corruption.
 """
 
 import contextlib
-import ctypes
-import importlib
+import marshal
 import os
 import select
 import signal
@@ -21,13 +20,9 @@ from typing import Any
 import msgspec
 
 from uncork.gate.fabric import Ended, Stuck
+from uncork.gate.serve import MESSAGE_BYTES
 
 KILL_WAIT_S = 2.0
-_MESSAGE_BYTES = 192 * 1024
-
-
-class Refused(Exception):
-    """Raised by a rank's operation when the driver says no before a byte moved."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -46,8 +41,8 @@ class _Rank:
         self.generation = generation
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MESSAGE_BYTES)
-        code = f"from uncork.gate.ranks import serve; serve({theirs.fileno()}, {program!r}, {index}, {os.getpid()})"
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MESSAGE_BYTES)
+        code = f"from uncork.gate.serve import serve; serve({theirs.fileno()}, {program!r}, {index}, {os.getpid()})"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             pass_fds=(theirs.fileno(),),
@@ -75,7 +70,7 @@ class _Rank:
 class Ranks:
     """`count` processes that serve the operations of `program`, a module with `operations(index)`.
 
-    `on_start(index, generation)` runs after a rank was started again, before anything else is asked of it.
+    `on_start(indices)` runs after ranks were started again, before anything else is asked of them.
     """
 
     def __init__(
@@ -88,8 +83,14 @@ class Ranks:
         kill_wait_s: float = KILL_WAIT_S,
     ) -> None:
         self._program, self._env, self._kill, self._kill_wait_s = program, env, kill, kill_wait_s
-        self.on_start: Callable[[int, int], None] = lambda index, generation: None
-        self._ranks = [_Rank(program, index, 0, env) for index in range(count)]
+        self.on_start: Callable[[Sequence[int]], None] = lambda indices: None
+        self._ranks: list[_Rank] = []
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        """Start more processes until there are `count`."""
+        for index in range(len(self._ranks), count):
+            self._ranks.append(_Rank(self._program, index, 0, self._env))
 
     def generation(self, index: int) -> int:
         """How many times this rank was replaced."""
@@ -112,7 +113,7 @@ class Ranks:
         """
         for index, request in requests.items():
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                message = msgspec.msgpack.encode(request)
+                message = marshal.dumps(request)
                 socket.send_fds(self._ranks[index].socket, [message], list((fds or {}).get(index, ())))
         replies: dict[int, Reply] = {}
         end_s = time.monotonic() + deadline_s
@@ -125,29 +126,30 @@ class Ranks:
             replies[index] = Reply(
                 Ended.HANG, says=f"no answer within {deadline_s:.3g} s; its process was replaced"
             )
-        for index, reply in replies.items():
-            if reply.ended is Ended.HANG or self._ranks[index].process.poll() is not None:
-                self._replace(index)
+        # A CUDA context that failed stays broken, so a rank that failed is replaced like one that hung.
+        self._replace(sorted(i for i, reply in replies.items() if reply.ended in (Ended.HANG, Ended.FAILED)))
         return replies
 
     def _receive(self, index: int) -> Reply:
         rank = self._ranks[index]
         try:
-            data, fds, _, _ = socket.recv_fds(rank.socket, _MESSAGE_BYTES, 8)
+            data, fds, _, _ = socket.recv_fds(rank.socket, MESSAGE_BYTES, 8)
         except ConnectionResetError:
             data, fds = b"", []
         if not data:
             rank.process.wait(self._kill_wait_s)
             return Reply(Ended.FAILED, says=f"its process died: {rank.last_words()}")
-        answer = msgspec.msgpack.decode(data)
+        answer = marshal.loads(data)
         return Reply(Ended(answer["ended"]), answer.get("value", {}), answer.get("says", ""), tuple(fds))
 
-    def _replace(self, index: int) -> None:
-        old = self._ranks[index]
-        self._end(index)
-        old.close()
-        self._ranks[index] = _Rank(self._program, index, old.generation + 1, self._env)
-        self.on_start(index, old.generation + 1)
+    def _replace(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            old = self._ranks[index]
+            self._end(index)
+            old.close()
+            self._ranks[index] = _Rank(self._program, index, old.generation + 1, self._env)
+        if indices:
+            self.on_start(indices)
 
     def _end(self, index: int) -> None:
         process = self._ranks[index].process
@@ -168,35 +170,3 @@ class Ranks:
             with contextlib.suppress(Stuck, ProcessLookupError):
                 self._end(index)
             rank.close()
-
-
-def serve(fd: int, program: str, index: int, parent: int) -> None:
-    """The rank's side: answer requests until the coordinator closes the socket or dies."""
-    # PR_SET_PDEATHSIG: a rank that spins in a kernel must not outlive the coordinator.
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
-    operations: dict[str, Callable[..., Any]] = importlib.import_module(program).operations(index)
-    line = socket.socket(fileno=fd)
-    while True:
-        data, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, 8)
-        if not data:
-            return
-        request = msgspec.msgpack.decode(data)
-        if fds:
-            request["fds"] = fds
-        answer, out = _answer(operations, request)
-        socket.send_fds(line, [msgspec.msgpack.encode(answer)], out)
-
-
-def _answer(
-    operations: dict[str, Callable[..., Any]], request: dict[str, Any]
-) -> tuple[dict[str, Any], list[int]]:
-    try:
-        value = operations[request.pop("op")](**request) or {}
-    except Refused as refused:
-        return {"ended": Ended.REFUSED, "says": str(refused)}, []
-    except Exception as error:
-        return {"ended": Ended.FAILED, "says": f"{type(error).__name__}: {error}"[:300]}, []
-    return {"ended": Ended.OK, "value": value}, value.pop("fds", [])

@@ -25,7 +25,7 @@ def access(run: Run) -> CriterionResult:
     for pair, kinds in granted.items():
         refused = [kind for kind, value in kinds.items() if not is_unknown(value) and not value]
         troubles += _judge(run, pair, kinds, refused, granted, none_at_all)
-        if any(kind not in OPTIONAL for kind in refused):
+        if "peer" in refused:
             run.lost.setdefault(pair, f"no access ({', '.join(refused)})")
     if none_at_all and not troubles:
         missing.append("no pair has peer access: this host has no P2P, or none that this driver grants")

@@ -124,7 +124,7 @@ def _limits(run: Run, way: Way, pair: Pair, class_values: list[float]) -> list[L
     accepted = run.baseline is not None and run.baseline.verdict is Verdict.FAIL
     if (floor := limits.floor(path)) and not accepted:
         bars.append(Limit(floor.fail_gb_s, floor.source, not floor.advisory))
-        bars.append(Limit(floor.warn_gb_s, floor.source, False))
+        bars.append(Limit(floor.warn_gb_s, f"healthy hosts stay above this: {floor.source}", False))
     if (hard := limits.hard_floor_gb_s(path)) and not accepted:
         bars.append(Limit(hard, f"{hard:.1f} GB/s: one generation or half the lanes lost", True))
     if then is None and len(class_values) >= 3 and not path.kind.startswith("numa"):

@@ -8,7 +8,7 @@ from uncork.model.gate import Figure
 from uncork.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from uncork.gate.hostmem import HostMemory
+    from uncork.gate.hostmem.fabric import HostMemory
 
 EDAC = Path("/sys/devices/system/edac/mc")
 

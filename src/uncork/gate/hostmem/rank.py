@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from uncork.gate.hostmem import kernel as kernels
-from uncork.gate.ranks import Refused
+from uncork.gate.serve import Refused
 
 FLAG_BYTES = 64 * 1024
 _MPOL_BIND, _MPOL_MF_MOVE = 2, 3
