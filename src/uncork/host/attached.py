@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from uncork.errors import BadInput
 from uncork.host import Output
 from uncork.host.claims import CLAIMS
-from uncork.host.derived import from_bare_value, from_kind
+from uncork.host.derived import from_bare_value, from_kind, space
 from uncork.host.gather import LIMITS, Attachment, Limits, gather
 from uncork.host.kinds import classify, command_kind
 from uncork.host.pieces import Piece, pieces
@@ -81,6 +81,8 @@ class AttachedHost:
         text = "\n".join(line for line in piece.text.split("\n") if line.strip() not in ("$", "#"))
         argv, filtered = _words(piece.hint)
         path = _path_of(piece.hint, argv, filtered)
+        for alias, kept in _ALIASES:
+            path = alias.sub(kept, path)
         if path:
             self._files.setdefault(path, text.rstrip("\n") + "\n")
         elif argv and not filtered:
@@ -138,7 +140,7 @@ class AttachedHost:
         path = path.rstrip("/")
         if path in self._listings:
             return self._listings[path]
-        if self._tree or path in _COMPLETE:
+        if self._tree or path in _COMPLETE or path.startswith("/sys/class/infiniband/"):
             inside = {
                 known[len(path) + 1 :].split("/")[0]
                 for known in (*self._files, *self._derived)
@@ -189,18 +191,32 @@ class AttachedHost:
 
     def query(self, source: str) -> object | Unknown:
         name, _, kind = source.partition(":")
+        if name == "statvfs":
+            found = (space(piece.text, kind) for piece in self._texts.get("df", []))
+            return next(filter(None, found), None) or self._missing(source)
         if name != "attached":
             return Unknown(f"{source}: {NOT_ATTACHED}")
         if kind not in CLAIMS:
             return Unknown(f"no such kind: {kind}", absent=True)
-        found = self._texts.get(kind)
-        if not found:
+        texts = self._texts.get(kind)
+        if not texts:
             return Unknown(f"{kind}: {NOT_ATTACHED}")
-        return [{"name": piece.name, "hint": piece.hint, "text": piece.text} for piece in found]
+        return [{"name": piece.name, "hint": piece.hint, "text": piece.text} for piece in texts]
 
 
 # Folders of which a derived listing is the whole: lscpu and numactl name every node.
-_COMPLETE = frozenset(("/sys/devices/system/node", "/etc/modprobe.d"))
+_COMPLETE = frozenset(
+    (
+        "/sys/devices/system/node",
+        "/sys/devices/system/cpu/cpufreq",
+        "/sys/class/infiniband",
+        "/etc/modprobe.d",
+    )
+)
+# Names by which people reach a file that the kernel keeps elsewhere.
+_ALIASES = (
+    (re.compile(r"^/sys/devices/system/cpu/cpu(\d+)/cpufreq/"), r"/sys/devices/system/cpu/cpufreq/policy\1/"),
+)
 
 
 def _words(hint: str) -> tuple[tuple[str, ...], bool]:

@@ -128,6 +128,15 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"Limit +Soft Limit +Hard Limit",
         r"Max (?:locked memory|open files|processes|cpu time|stack size|address space)\s+\S",
     ),
+    "df": (
+        r"Filesystem +(?:Type +)?(?:Size|\d+[KM]?-blocks|1[KM]-blocks) +Used",
+        r"\S+ +[\d.]+[KMGTP]? +[\d.]+[KMGTP]? .*\d+% /",
+    ),
+    "cpupower": (
+        r"analyzing CPU \d+:",
+        r"\s+current policy: frequency",
+        r"\s+The governor \"\w+\" may decide",
+    ),
     "meminfo": (r"MemTotal: +\d+ kB",),
     "interrupts": (r"\s+CPU0 +CPU1 ",),
     "cpuinfo": (r"processor\t+: \d+\s*$",),
@@ -208,6 +217,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"(?:systemd|runc), \d, [abc] ",
     ),
     "engine-log": (
+        r".*(?:is not compatible with the current PyTorch|no kernel image is available|Using default MoE)",
         r"(?:\(\S+ (?:pid=)?\d+\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)(?: |:\s+)(?:\d\d-\d\d |"
         r"\d{4}-|127\.|\S+ - \")",
         r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)?(?: [TDP]P?\d+)*\] ",
@@ -219,6 +229,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"worker|scheduler|loggers)\.py:\d+\]",
     ),
     "engine-command": (
+        r"\s*(?:- )?image: *[\"']?\S*(?:vllm|sglang|tritonserver|tensorrt-llm|text-generation-inference|llama\.cpp)",
         r".*\b(?:vllm serve|(?:vllm|sglang)[.\w]* .*--model|sglang serve|python3? -m (?:vllm|"
         r"sglang)|sglang\.launch_server|trtllm-serve|text-generation-launcher|llama-server|"
         r"llama-cli)\b",
@@ -234,6 +245,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "environment": (r"\s*(?:export |declare -x |- |-e )?[A-Z][A-Z0-9_]{2,}=",),
     "application-log": (
+        r".*(?:[Bb]us error|insufficient shared memory|out of shared memory|unable to open shared memory)",
         r"Traceback \(most",
         r".*UserWarning: ",
         r".*(?:CUDA|cuda)(?:Error| error|_ERROR| initialization)",

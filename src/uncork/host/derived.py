@@ -138,6 +138,73 @@ def _limits(text: str) -> Found:
         yield "/proc/self/limits", text.strip() + "\n"
 
 
+def _ibstat(text: str) -> Found:
+    device, port = "", ""
+    for line in text.split("\n"):
+        if found := re.match(r"CA '([\w-]+)'", line):
+            device, port = found[1], ""
+        elif found := re.match(r"\s+Port (\d+):\s*$", line):
+            port = found[1]
+        elif (
+            device and port and (found := re.match(r"\s+(State|Physical state|Rate|Link layer): (.+)$", line))
+        ):
+            path = f"/sys/class/infiniband/{device}/ports/{port}/"
+            value = found[2].strip()
+            # sysfs numbers its states as the InfiniBand specification does (PortInfo); ibstat prints the words.
+            number = _IB_STATES.get((found[1], value.upper()))
+            written = f"{number}: {value.upper() if found[1] == 'State' else value}" if number else value
+            yield path + _IB_FILES[found[1]], written + "\n"
+
+
+_IB_FILES = {"State": "state", "Physical state": "phys_state", "Rate": "rate", "Link layer": "link_layer"}
+_IB_STATES = {
+    ("State", "DOWN"): 1,
+    ("State", "INIT"): 2,
+    ("State", "INITIALIZING"): 2,
+    ("State", "ARMED"): 3,
+    ("State", "ACTIVE"): 4,
+    ("Physical state", "SLEEP"): 1,
+    ("Physical state", "POLLING"): 2,
+    ("Physical state", "DISABLED"): 3,
+    ("Physical state", "LINKUP"): 5,
+}
+
+
+def _cpupower(text: str) -> Found:
+    policy = "/sys/devices/system/cpu/cpufreq/policy"
+    cpu = "0"
+    for line in text.split("\n"):
+        if found := re.match(r"analyzing CPU (\d+):", line):
+            cpu = found[1]
+        elif found := re.match(r"\s+driver: (\S+)", line):
+            yield f"{policy}{cpu}/scaling_driver", found[1] + "\n"
+        elif found := re.search(r'The governor "(\w+)" may decide', line):
+            yield f"{policy}{cpu}/scaling_governor", found[1] + "\n"
+        elif found := re.match(r"\s+available cpufreq governors: (.+)$", line):
+            yield f"{policy}{cpu}/scaling_available_governors", found[1].strip() + "\n"
+
+
+_DF_UNITS = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+
+
+def space(text: str, path: str) -> dict[str, int] | None:
+    """Size and free bytes of the file system mounted at `path` in what `df` printed."""
+    unit = 1 << 20 if re.search(r"1M-blocks", text) else 1 << 10
+    for line in text.split("\n"):
+        words = line.split()
+        if len(words) < 6 or words[-1] != path:
+            continue
+        figures = [re.fullmatch(r"([\d.]{1,15})([KMGTP]?)i?B?", word) for word in (words[-5], words[-3])]
+        if all(found and found[1].count(".") < 2 and found[1] != "." for found in figures):
+            size, free = (
+                int(float(found[1]) * (_DF_UNITS[found[2]] if found[2] else unit))
+                for found in figures
+                if found
+            )
+            return {"size_bytes": size, "free_bytes": free}
+    return None
+
+
 def _lsmod(text: str) -> Found:
     rows = [line.split(maxsplit=3) for line in text.split("\n")[1:]]
     kept = [row for row in rows if len(row) >= 3 and row[1].isdigit() and row[2].lstrip("-").isdigit()]
@@ -166,5 +233,7 @@ _FUNCTIONS = {
     "numactl": _numactl,
     "dmidecode": _dmidecode,
     "limits": _limits,
+    "ibstat": _ibstat,
+    "cpupower": _cpupower,
     "lsmod": _lsmod,
 }

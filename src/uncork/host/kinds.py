@@ -49,6 +49,8 @@ COMMANDS = (
     (("rpm",), "packages"),
     (("pip",), "packages"),
     (("pip3",), "packages"),
+    (("df",), "df"),
+    (("cpupower",), "cpupower"),
     (("env",), "environment"),
     (("printenv",), "environment"),
     (("docker", "inspect"), "container"),
