@@ -1,5 +1,7 @@
 """Whatever dies at whatever point, the host is as it was or as the plan says, and the record tells which."""
 
+import contextlib
+import errno
 import shutil
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 from world import (
     AFTER,
     BEFORE,
+    KEYS,
     STEP,
     each_crash,
     knobs,
@@ -22,6 +25,8 @@ from world import (
 from uncork.apply import hold, persist, transaction
 from uncork.apply.recover import recover
 from uncork.apply.rollback import rollback
+from uncork.errors import BadValue
+from uncork.knobs.files import Sysctl
 from uncork.plan.store import Store, find
 
 
@@ -216,3 +221,38 @@ def test_persist_killed_at_each_point_leaves_whole_files_that_undo_takes_away(ap
         assert record(live)[1] == []
 
     assert points > 15
+
+
+class Refusing(Sysctl):
+    """The kernel's sysctls, of which the last refuses its value."""
+
+    def write(self, target, value):
+        if target == KEYS[-1][0]:
+            raise OSError(errno.EINVAL, "Invalid argument", target)
+        super().write(target, value)
+
+
+def apply_refused(folder: Path) -> None:
+    with Store(folder / "state") as store:
+        step = find(store.read(), STEP)
+        with contextlib.suppress(BadValue):
+            refusing = {"sysctl": Refusing(str(folder / "root"))}
+            transaction.apply_step(store, step, knobs=refusing, guard=no_guard, hold_s=3600)
+
+
+def test_a_group_that_fails_killed_at_each_point_ends_as_before(approved, live):
+    """The undo inside an apply: its last target is refused, so the first two are put back."""
+    points, wrong, ends = 0, [], set()
+    for n in each_crash(approved, live, apply_refused):
+        points += 1
+        wrong += [(n, "not in the journal", name) for name in unrecorded(live)]
+        put_in_order(live)
+        says, chain = record(live)
+        ends.add(says)
+        wrong += [(n, line) for line in chain]
+        if values(live) != BEFORE:
+            wrong.append((n, values(live)))
+
+    assert wrong == []
+    assert points > 40
+    assert ends == {"pending", "reverted undone", "failed undone"}

@@ -3,14 +3,12 @@
 from typing import Any
 
 from uncork.apply import chain, revert
+from uncork.apply.alone import alone
 from uncork.apply.guard import disarm
-from uncork.apply.lock import LockHeld, locked
-from uncork.errors import IllegalMove, Locked, NotFound
+from uncork.errors import IllegalMove, NotFound
 from uncork.model.plan import Hold, Plan
 from uncork.plan import database
 from uncork.plan.store import Store
-
-LOCK_WAIT_S = 30.0
 
 
 def confirm(store: Store, txn: str, *, actor: dict[str, Any] | None = None) -> None:
@@ -59,12 +57,8 @@ def undo(
 
     None where there is nothing to undo: undone already, or from before a reboot. Raises `Locked`.
     """
-    try:
-        with locked(store.folder, wait_s=LOCK_WAIT_S):
-            outcomes = revert.undo(store.db, txn, why=why, actor=actor or chain.actor())
-    except LockHeld as held:
-        raise Locked(f"Another uncork writes to this host ({held.holder}).", next="try again later") from held
-    return outcomes
+    with alone(store.folder):
+        return revert.undo(store.db, txn, why=why, actor=actor or chain.actor())
 
 
 def open_holds(plan: Plan) -> list[Hold]:

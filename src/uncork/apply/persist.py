@@ -11,23 +11,23 @@ import os
 import pwd
 import re
 import secrets
-import sqlite3
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from uncork.apply import boot_files, chain
-from uncork.apply.lock import LockHeld, locked
-from uncork.errors import Conflict, Locked, NotPermitted
+from uncork.apply.alone import alone
+from uncork.errors import Conflict, NotPermitted
 from uncork.knobs import knobs_at, owners
 from uncork.model.plan import PlannedChange
 from uncork.plan import database
 from uncork.plan.database import reached, sync_folder
 from uncork.plan.store import Store
 
-LOCK_WAIT_S = 30.0
 NEW_FILE = {"mode": 0o644, "uid": 0, "gid": 0}
 
 
@@ -89,7 +89,7 @@ def write(
 ) -> list[FileEnd]:
     """Write the files. Raises `Conflict` where one is there that is not ours, `NotPermitted`, `Locked`."""
     place, who, txn = root.rstrip("/"), actor or chain.actor(), secrets.token_hex(6)
-    with _alone(store):
+    with _writing_files(store):
         ours = {row["path"]: row["after_sha256"] for row in _written(store)}
         ends = []
         drafts = {path: text for path, text in files.items() if _now(place + path) != _sha(text.encode())}
@@ -119,7 +119,7 @@ def undo(store: Store, *, root: str = "/", actor: dict[str, Any] | None = None) 
     """Take the files away, or restore what they replaced, newest first, where they are still as we wrote them."""
     place, who, txn = root.rstrip("/"), actor or chain.actor(), secrets.token_hex(6)
     ends = []
-    with _alone(store):
+    with _writing_files(store):
         first: dict[str, dict[str, Any]] = {}
         for row in _written(store):
             # Written twice: the image of the first time is what was there before us.
@@ -168,24 +168,13 @@ def _written(store: Store) -> list[dict[str, Any]]:
     return live
 
 
-class _alone:
-    """The host's lock, with the errors that a person sees."""
-
-    def __init__(self, store: Store) -> None:
-        self._lock = locked(store.folder, wait_s=LOCK_WAIT_S)
-
-    def __enter__(self) -> None:
+@contextmanager
+def _writing_files(store: Store) -> Iterator[None]:
+    """The host's lock; what the file system refuses becomes the error that a person sees."""
+    with alone(store.folder):
         try:
-            self._lock.__enter__()
-        except LockHeld as held:
-            raise Locked(
-                f"Another uncork writes to this host ({held.holder}); no file was written.",
-                next="uncork plan (shows what runs), then try again",
-            ) from held
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._lock.__exit__(kind, error, trace)
-        if isinstance(error, OSError) and not isinstance(error, sqlite3.Error):
+            yield
+        except OSError as error:
             raise NotPermitted(
                 f"{error.filename or 'A file'} cannot be written ({error.strerror}); it is as it was.",
                 next="run as root, then uncork persist again",

@@ -12,14 +12,12 @@ from typing import Any
 import msgspec
 
 from uncork.apply import chain, revert
+from uncork.apply.alone import WAIT_S, alone
 from uncork.apply.guard import NotArmed, arm, armed
-from uncork.apply.lock import LockHeld, locked
-from uncork.errors import Locked
-from uncork.model.plan import Shown, Status
+from uncork.errors import NotFound
+from uncork.model.plan import Shown, Status, Step
 from uncork.plan import database
-from uncork.plan.store import Store
-
-LOCK_WAIT_S = 30.0
+from uncork.plan.store import Store, refusing
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -35,17 +33,11 @@ def recover(
     *,
     guard: Callable[[Path, Path, str, int], str] = arm,
     is_armed: Callable[[str], bool] = armed,
-    wait_s: float = LOCK_WAIT_S,
+    wait_s: float = WAIT_S,
 ) -> list[Recovered]:
     """Put in order what a dead uncork left; each thing done. Repeating it is safe. Raises `Locked`."""
-    try:
-        with locked(store.folder, wait_s=wait_s):
-            done = _holds(store, guard, is_armed)
-            return done + _steps(store)
-    except LockHeld as held:
-        raise Locked(
-            f"Another uncork writes to this host ({held.holder}); nothing was changed.", next="uncork plan"
-        ) from held
+    with alone(store.folder, wait_s=wait_s), refusing():
+        return _holds(store, guard, is_armed) + _steps(store)
 
 
 def needed(store: Store) -> bool:
@@ -114,18 +106,22 @@ def _rearm(store: Store, hold: Any, guard: Callable[[Path, Path, str, int], str]
     return Recovered(hold["txn"], "still held; its revert timer was gone and runs again")
 
 
-def _dead_steps(store: Store) -> list[Any]:
+def _dead_steps(store: Store) -> list[Step]:
     try:
         plan = store.read()
-    except Exception:
+    except NotFound:
         return []
     return [step for step in plan.steps if step.shown == Shown.INTERRUPTED]
 
 
 def _steps(store: Store) -> list[Recovered]:
-    """Steps whose process is gone go back to pending: readers run again, a writer had written nothing."""
+    """Steps whose process is gone: readers run again; a writer whose group was put back is reverted."""
     done = []
     for step in _dead_steps(store):
-        store.unstart(step)
-        done.append(Recovered(step.name, "was interrupted; it is pending again"))
+        if any(hold.step == step.id for hold in store.read().holds):
+            store.revert(step, "uncork died after the group had been put back")
+            done.append(Recovered(step.name, "its group had been put back; it is reverted"))
+        else:
+            store.unstart(step)
+            done.append(Recovered(step.name, "was interrupted; it is pending again"))
     return done

@@ -245,8 +245,12 @@ def main(argv: list[str]) -> int:
         _say_armed()
     if not given.now:
         return guard(db, given.db.parent, given.txn)
-    with locked(given.db.parent, wait_s=CALL_LIMIT_S):
-        outcomes = undo(db, given.txn, why="revert.py --now", actor=chain.actor("human"))
+    try:
+        with locked(given.db.parent, wait_s=CALL_LIMIT_S):
+            outcomes = undo(db, given.txn, why="revert.py --now", actor=chain.actor("human"))
+    except LockHeld as held:
+        print(f"another uncork writes to this host ({held.holder}); nothing was put back", file=sys.stderr)
+        return 16
     for outcome in outcomes or ():
         print(json.dumps(outcome))
     return 30 if any(o["end"] in ("failed", "stuck", "drift") for o in outcomes or ()) else 0

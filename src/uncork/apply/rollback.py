@@ -5,11 +5,8 @@ from typing import Any
 import msgspec
 
 from uncork.apply import chain, revert
-from uncork.apply.lock import LockHeld, locked
-from uncork.errors import Locked
-from uncork.plan.store import Store
-
-LOCK_WAIT_S = 30.0
+from uncork.apply.alone import alone
+from uncork.plan.store import Store, refusing
 
 
 class Undone(msgspec.Struct, frozen=True):
@@ -32,19 +29,14 @@ def rollback(
 
     Groups of an earlier boot are marked as lost and nothing is written for them. Raises `Locked`.
     """
-    try:
-        with locked(store.folder, wait_s=LOCK_WAIT_S):
-            done = []
-            for hold in in_force(store):
+    with alone(store.folder):
+        done = []
+        for hold in in_force(store):
+            with refusing():
                 outcomes = revert.undo(store.db, hold["txn"], why=why, actor=actor or chain.actor())
-                if outcomes is not None:
-                    done.append(Undone(hold["txn"], hold["name"] or "", tuple(outcomes)))
-            return done
-    except LockHeld as held:
-        raise Locked(
-            f"Another uncork writes to this host ({held.holder}); nothing was put back.",
-            next="uncork plan (shows what runs), then uncork rollback again",
-        ) from held
+            if outcomes is not None:
+                done.append(Undone(hold["txn"], hold["name"] or "", tuple(outcomes)))
+        return done
 
 
 def in_force(store: Store) -> list[Any]:

@@ -13,16 +13,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from uncork.apply import chain, revert
+from uncork.apply.alone import alone
 from uncork.apply.child import Child, Hung
 from uncork.apply.guard import NotArmed, arm
-from uncork.apply.lock import LockHeld, locked
 from uncork.apply.outcome import ERRORS, Target, error_of, judge, undo_failed, words
 from uncork.errors import (
     Busy,
     ChangeFailed,
     Conflict,
     Drifted,
-    Locked,
     Refused,
     StateUnwritable,
     Stuck,
@@ -70,27 +69,16 @@ def apply_step(
     `StateUnwritable`), a `ChangeFailed` where the group was put back, `UndoFailed` where that failed too. In
     each case the step has ended as failed, except where the store itself refused to start it.
     """
-    try:
-        with locked(store.folder):
-            store.start(step)
-            group = _Group(store, step, knobs, actor or chain.actor(), progress, guard, call_limit_s)
-            try:
-                return group.run(hold_s)
-            except UncorkError as error:
-                _fail(store, step, error)
-                raise
-            finally:
-                group.child.close()
-    except LockHeld as held:
-        raise Locked(
-            f"Another uncork writes to this host ({held.holder}); nothing was changed.",
-            next="uncork plan (shows what runs), then try again",
-        ) from held
-    except OSError as error:
-        raise StateUnwritable(
-            f"The lock cannot be taken ({error}); nothing was changed.",
-            next="run as root, or set UNCORK_STATE",
-        ) from error
+    with alone(store.folder, wait_s=0):
+        store.start(step)
+        group = _Group(store, step, knobs, actor or chain.actor(), progress, guard, call_limit_s)
+        try:
+            return group.run(hold_s)
+        except UncorkError as error:
+            _fail(store, step, error)
+            raise
+        finally:
+            group.child.close()
 
 
 def _fail(store: Store, step: Step, error: UncorkError) -> None:
@@ -100,8 +88,8 @@ def _fail(store: Store, step: Step, error: UncorkError) -> None:
         if isinstance(error, Drifted | Conflict):
             plan = store.db.execute("SELECT plan FROM step WHERE id = ?", (step.id,)).fetchone()["plan"]
             approvals.void(store, plan, f"{error.code}: {error.says}")
-    except StateUnwritable:
-        pass  # the first error says more; recovery will find the step
+    except UncorkError:
+        pass  # the error that is on its way says more; recovery will find the step
 
 
 class _Group:

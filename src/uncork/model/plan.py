@@ -162,6 +162,7 @@ class Approval(msgspec.Struct, frozen=True):
     wall_ns: int
     voided: str | None
     used: tuple[str, ...]
+    unused: dict[str, str]  # step → digest of its changes, as approved
 
 
 class Directive(msgspec.Struct, frozen=True):

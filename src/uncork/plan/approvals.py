@@ -54,20 +54,10 @@ def void(store: Store, plan: str, why: str) -> int:
 
 
 def approved(plan: Plan) -> bool:
-    """Whether all that would still be written is covered by an approval that is neither void nor used."""
+    """Whether all that would still be written is covered by one approval that is neither void nor used."""
     waiting = to_approve(plan.steps)
-    valid = [a for a in plan.approvals if a.voided is None]
     return bool(waiting) and any(
-        plan.digest == approval.digest or _covers(approval, plan) for approval in valid
+        all(approval.unused.get(step.name) == step.digest for step in waiting)
+        for approval in plan.approvals
+        if approval.voided is None
     )
-
-
-def _covers(approval: Approval, plan: Plan) -> bool:
-    # Steps that were skipped, cancelled or applied since leave the rest approved.
-    unused = [step for step in to_approve(plan.steps) if step.name not in approval.used]
-    return len(unused) == len(to_approve(plan.steps)) and not _newer(approval, plan)
-
-
-def _newer(approval: Approval, plan: Plan) -> bool:
-    # `add`, `edit` and `replan` void approvals themselves; an approval that is left knows all open steps.
-    return any(d.wall_ns > approval.wall_ns and d.op in ("add", "edit") for d in plan.directives)

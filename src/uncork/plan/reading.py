@@ -152,15 +152,23 @@ def alive(lease: Any) -> bool:
 
 
 def _approvals(db: sqlite3.Connection, plan: str) -> tuple[Approval, ...]:
-    used = defaultdict(list)
+    used: dict[int, list[str]] = defaultdict(list)
+    unused: dict[int, dict[str, str]] = defaultdict(dict)
     for row in db.execute(
-        "SELECT u.approval, s.name FROM approval_step u JOIN step s ON s.id = u.step"
-        " WHERE s.plan = ? AND u.used_attempt IS NOT NULL",
+        "SELECT u.approval, u.digest, u.used_attempt, s.name FROM approval_step u"
+        " JOIN step s ON s.id = u.step WHERE s.plan = ?",
         (plan,),
     ):
-        used[row["approval"]].append(row["name"])
+        if row["used_attempt"] is None:
+            unused[row["approval"]][row["name"]] = row["digest"]
+        else:
+            used[row["approval"]].append(row["name"])
     return tuple(
-        Approval(a["id"], a["digest"], a["by"], a["how"], a["wall_ns"], a["voided"], tuple(used[a["id"]]))
+        Approval(
+            *(a["id"], a["digest"], a["by"], a["how"], a["wall_ns"], a["voided"]),
+            used=tuple(used[a["id"]]),
+            unused=unused[a["id"]],
+        )
         for a in db.execute("SELECT * FROM approval WHERE plan = ? ORDER BY id", (plan,))
     )
 

@@ -134,7 +134,9 @@ class Store:
     def freeze(self, plan: str) -> None:
         """Let nothing start until a person resumes the plan (a stuck write, a failed undo)."""
         with self.writing() as db:
-            db.execute("UPDATE plan SET state = 'frozen' WHERE id = ? AND state <> 'frozen'", (plan,))
+            db.execute(
+                "UPDATE plan SET state = 'frozen' WHERE id = ? AND state IN ('active', 'paused')", (plan,)
+            )
 
     def close_plan(self, plan: str) -> None:
         """End a plan whose steps have all ended."""
