@@ -41,6 +41,20 @@ def no_server(facts: Facts) -> str:
     return "" if serving(facts) or facts.engine.servers else "no inference server runs here"
 
 
+def no_process(facts: Facts) -> str:
+    """Why questions about the inside of serving processes do not arise, or an empty text.
+
+    Raises UnknownValue where a server is known by its command line only, as attached texts have it.
+    """
+    if serving(facts):
+        return ""
+    if facts.engine.servers:
+        raise UnknownValue(
+            "the server's files under /proc were not read: only its command line or log is known"
+        )
+    return "no inference server runs here"
+
+
 def serving(facts: Facts) -> tuple[Confined, ...]:
     """The serving processes in sight."""
     return tuple(process for process in facts.container.processes if process.pid)

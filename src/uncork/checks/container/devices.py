@@ -98,6 +98,13 @@ def uvm_node(facts: Facts) -> Iterator[Verdict]:
     Undo: rmmod nvidia-uvm when nothing uses it
     Source: lxc.container.conf(5); nvidia-modprobe(1)
     """
+    listed = facts.container.said.nvidia_nodes
+    if "nvidiactl" in listed:
+        if "nvidia-uvm" in listed:
+            yield passes("nvidia-uvm is there", evidence=seen("attached listing", ", ".join(listed)))
+        else:
+            yield fails("the listing has no nvidia-uvm", evidence=seen("attached listing", ", ".join(listed)))
+        return
     nvidia = facts.container.nvidia_module
     if not known(nvidia):
         yield not_applicable("the NVIDIA module is not loaded")

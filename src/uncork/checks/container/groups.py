@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from uncork.checks import P0, P1, P2, RUNTIME, Verdict, check, fails, not_applicable, passes, unknown
-from uncork.checks.hosts import known, moved, no_server, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import known, moved, no_process, one_node, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.facts.container import Cgroup, Confined
 from uncork.model.findings import Change
@@ -17,7 +17,7 @@ THROTTLED = 0.01
 def _asked(facts: Facts) -> tuple[Confined, ...]:
     """Serving processes, one a control group; this shell's group where nothing can be seen to serve."""
     servers = serving(facts)
-    if not servers and not is_unknown(facts.engine.servers):
+    if not servers and not is_unknown(facts.engine.servers) and not facts.engine.servers:
         return ()
     groups: dict[str, Confined] = {}
     for process in servers or facts.container.processes:
@@ -116,6 +116,9 @@ def _quota_said(facts: Facts, limit: float) -> Iterator[Verdict]:
     )
     if said.throttled_ratio is not None and said.throttled_ratio >= THROTTLED:
         yield fails(f"the quota of {limit:g} CPUs throttles it", evidence=evidence)
+    elif said.gpu_limit and limit < said.gpu_limit + 2:
+        says = f"{limit:g} CPUs for {said.gpu_limit} GPUs: at least {said.gpu_limit + 2} are needed"
+        yield fails(says, evidence=evidence)
     elif said.cpus_seen and limit < said.cpus_seen / 4:
         says = f"{limit:g} CPUs of {said.cpus_seen}: thread pools are sized by the larger number"
         yield fails(says, evidence=evidence)
@@ -136,7 +139,7 @@ def cpu_shares(facts: Facts) -> Iterator[Verdict]:
     Wrong when: its own threads wait for one another (an oversized thread pool)
     Source: Tanguille/cluster pull request 4879; Linux accounting/psi.rst
     """
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     for process in _asked(facts):
@@ -173,7 +176,7 @@ def cpuset(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the server uses only the GPUs of the node it is on (the audit cannot always tell which it uses)
     Source: Linux admin-guide/cgroup-v2.rst, cpuset; vLLM documentation, NUMA binding
     """
-    if reason := one_node(facts) or no_server(facts):
+    if reason := one_node(facts) or no_process(facts):
         yield not_applicable(reason)
         return
     homes = {
@@ -214,7 +217,7 @@ def memory_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: what fills the group is page cache of weights, which is given back (counted as room here)
     Source: Linux admin-guide/cgroup-v2.rst, memory.high, memory.max and memory.events
     """
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     for process in _asked(facts):
@@ -268,6 +271,10 @@ def pids_limit(facts: Facts) -> Iterator[Verdict]:
     if said.threads_refused and said.pids_limit and said.pids_limit > 0:
         says = f"threads are refused under a limit of {said.pids_limit}"
         yield fails(says, evidence=seen("attached log", said.threads_refused[0]))
+        return
+    if said.threads_refused and not serving(facts):
+        says = "threads are refused (EAGAIN): pids.max and pids.current of the container tell whether it is the limit"
+        yield unknown(says, evidence=seen("attached log", said.threads_refused[0]))
         return
     asked = _asked(facts)
     if not asked:

@@ -23,6 +23,9 @@ def intercept(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the layer is a version known to be good
     Source: Project-HAMi/HAMi issue 2641
     """
+    if layer := facts.container.said.intercepted:
+        yield fails("a GPU-sharing layer intercepts CUDA calls", evidence=seen("attached text", layer))
+        return
     if reason := no_server(facts):
         yield not_applicable(reason)
         return

@@ -19,7 +19,7 @@ from uncork.checks.hosts import (
     GIB,
     identity,
     known,
-    no_server,
+    no_process,
     one_node,
     seen,
     serving,
@@ -77,7 +77,7 @@ def memlock(facts: Facts) -> Iterator[Verdict]:
             "memory registration failed; 'Max locked memory' in /proc/PID/limits of the server settles it"
         )
         return
-    if reason := no_server(facts) or _rdma_reason(facts):
+    if reason := no_process(facts) or _rdma_reason(facts):
         yield not_applicable(reason)
         return
     for process in serving(facts):
@@ -102,7 +102,10 @@ def nofile(facts: Facts) -> Iterator[Verdict]:
     Undo: the former limits
     Source: getrlimit(2); vLLM documentation, troubleshooting
     """
-    if reason := no_server(facts):
+    if exhausted := facts.container.said.files_exhausted:
+        yield fails("it ran out of open files", evidence=seen("attached log", exhausted))
+        return
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     roots = {server.pid for server in facts.engine.servers}
@@ -135,7 +138,10 @@ def capabilities(facts: Facts) -> Iterator[Verdict]:
     Wrong when: nothing binds memory and no RDMA is used: a capability widens the attack surface
     Source: vLLM documentation, NUMA binding; NVIDIA/nccl issue 2190; capabilities(7)
     """
-    if reason := no_server(facts):
+    if refused := facts.container.said.policy_refused:
+        yield fails("memory policy calls are refused", evidence=seen("attached log", refused))
+        return
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     inside = [process for process in serving(facts) if process.containerised is True]
@@ -171,6 +177,9 @@ def seccomp(facts: Facts) -> Iterator[Verdict]:
     Undo: recreate without
     Source: moby default seccomp profile; set_mempolicy(2)
     """
+    if refused := facts.container.said.policy_refused:
+        yield fails("memory policy calls are refused", evidence=seen("attached log", refused))
+        return
     if reason := one_node(facts):
         yield not_applicable(reason)
         return
@@ -219,7 +228,7 @@ def shm_size(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"/dev/shm has {sizes(said.shm_bytes)}", evidence=seen("attached text", said.shm_line))
         return
     servers = serving(facts)
-    if not servers and not is_unknown(facts.engine.servers) and facts.container.contained is not True:
+    if not servers and facts.container.contained is not True and no_process(facts):
         yield not_applicable("no inference server runs here, and this is no container")
         return
     groups: dict[tuple[int, int], Confined] = {}

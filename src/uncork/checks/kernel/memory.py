@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import INFO, P0, P1, P2, RUNTIME, Verdict, check, fails, not_applicable, passes
-from uncork.checks.hosts import known, moved, no_server, no_swap, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import known, moved, no_process, no_swap, one_node, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.findings import Change, Evidence
 from uncork.model.unknown import is_unknown
@@ -66,7 +66,7 @@ def server_swapped_out(facts: Facts) -> Iterator[Verdict]:
     Wrong when: what is in swap is start-up code that is never used again (reported as P2 below 64 MiB)
     Source: Linux admin-guide/sysctl/vm.rst; proc_pid_status(5), VmSwap
     """
-    if reason := no_server(facts) or no_swap(facts):
+    if reason := no_process(facts) or no_swap(facts):
         yield not_applicable(reason)
         return
     for process in serving(facts):
@@ -274,7 +274,7 @@ def max_map_count(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: the default 65530 is enough for most
     Source: Linux admin-guide/sysctl/vm.rst, max_map_count
     """
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     limit = int(facts.kernel.sysctls["vm.max_map_count"])

@@ -18,7 +18,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import identity, no_server, seen, serving, subject, virtual
+from uncork.checks.hosts import identity, no_process, seen, serving, subject, virtual
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
@@ -86,7 +86,7 @@ def isolated_cpus(facts: Facts) -> Iterator[Verdict]:
     if not isolated:
         yield not_applicable("no CPU is isolated")
         return
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     left = cpulist.render(set(facts.kernel.cpus_online) - set(isolated))

@@ -1,7 +1,7 @@
 """Kernel settings that are one value and one rule."""
 
 from uncork.checks import INFO, P1, P2
-from uncork.checks.hosts import no_server, no_swap, one_node, serving, virtual_reason
+from uncork.checks.hosts import no_process, no_swap, one_node, serving, virtual_reason
 from uncork.checks.settings import Setting, at_most, declare_setting, exactly, none_of, one_of
 from uncork.model.facts import Facts
 from uncork.model.unknown import is_unknown
@@ -22,7 +22,7 @@ def no_pressure(facts: Facts) -> str:
 
 def no_root_group(facts: Facts) -> str:
     """Autogroup sorts only tasks of the root CPU group (sched(7))."""
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         return reason
     own = [p for p in serving(facts) if not is_unknown(p.cgroup_path) and p.cgroup_path == "/"]
     return "" if own else "no server runs in the root CPU group, and autogroup touches no other"

@@ -14,7 +14,17 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import identity, known, no_server, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import (
+    identity,
+    known,
+    no_process,
+    no_server,
+    one_node,
+    seen,
+    serving,
+    sizes,
+    subject,
+)
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Process, Server
 from uncork.model.findings import Change
@@ -147,7 +157,7 @@ def interleave(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: numa_maps(5), in proc_pid_numa_maps(5)
     """
-    if reason := _out_of_scope(facts):
+    if reason := one_node(facts) or no_process(facts):
         yield not_applicable(reason)
         return
     for process in serving(facts):

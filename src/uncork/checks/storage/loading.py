@@ -18,7 +18,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import known, no_server, seen, serving, sizes, subject
+from uncork.checks.hosts import known, no_process, no_server, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.facts.storage import Disk
 from uncork.model.findings import Change
@@ -279,7 +279,7 @@ def io_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the limit protects neighbours
     Source: Linux admin-guide/cgroup-v2.rst, io.max
     """
-    if reason := no_server(facts):
+    if reason := no_process(facts):
         yield not_applicable(reason)
         return
     for process in serving(facts)[:1]:

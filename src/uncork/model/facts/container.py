@@ -98,7 +98,11 @@ class Said(msgspec.Struct, frozen=True):
     locked: tuple[tuple[str, int | None], ...] = ()  # where, soft limit in bytes (None: unlimited)
     registration_failed: str = ""  # a log line: memory could not be registered with an adapter
     nvml_unknown_error: str = ""
-    guest: bool = False  # a file is named as a guest's
+    files_exhausted: str = ""  # EMFILE
+    policy_refused: str = ""  # set_mempolicy, mbind: EPERM
+    intercepted: str = ""  # a GPU-sharing layer names itself
+    gpu_limit: int | None = None  # GPUs of a pod
+    nvidia_nodes: tuple[str, ...] = ()  # names in an attached listing of /dev
 
 
 class ContainerFacts(msgspec.Struct, frozen=True):
