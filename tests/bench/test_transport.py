@@ -15,9 +15,10 @@ from uncork.bench.clock import realtime_offset_ns, stamp_ns, to_monotonic
 from uncork.bench.endpoint import parse_endpoints
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.level import prepare, run_level
-from uncork.bench.loop import Loop, LoopPlan
+from uncork.bench.loop import Loop
 from uncork.bench.pool import Pool
 from uncork.bench.reference_server import reference_server
+from uncork.bench.sending import LoopPlan
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.errors import BadInput
 

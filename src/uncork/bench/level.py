@@ -10,9 +10,10 @@ import msgspec
 
 from uncork.bench.arrivals import arrival_times_ns
 from uncork.bench.gauge import LoopFigures
-from uncork.bench.loop import Job, Loop, LoopPlan
+from uncork.bench.loop import Loop
 from uncork.bench.prompts import jobs
 from uncork.bench.records import Exchange, Reader, Record, read_exchange
+from uncork.bench.sending import Job, LoopPlan
 from uncork.bench.spec import Level
 from uncork.bench.summary import Setting, client_was_limit, summarise
 from uncork.bench.target import Target, prepare

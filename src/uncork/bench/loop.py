@@ -15,34 +15,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-import msgspec
-
 from uncork.bench.digest import Digest
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.http1 import ended, parse_head
 from uncork.bench.plain import PLAIN, TRIES, Plain, last_event
 from uncork.bench.pool import Pool
 from uncork.bench.records import Exchange, Record
+from uncork.bench.sending import Job, LoopPlan, Progress
 from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_stamp
 
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
 LOOK_ROUND_NS = 100_000_000
-
-Job = tuple[int, bytes, int, int]  # index, body, input tokens aimed at, output tokens asked for
-Progress = Callable[[int, int, int], None]  # ended, failed so far, in flight
-
-
-class LoopPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How the jobs are sent: closed loop over `concurrency` slots, or at `arrivals_ns` after the start."""
-
-    concurrency: int
-    arrivals_ns: tuple[int, ...] | None = None
-    ramp_ns: int = 0
-    limit_s: float = 600.0
-    request_timeout_s: float = 600.0
-    stall_timeout_s: float = 120.0
-    start_at_ns: int = 0
 
 
 class Loop:
@@ -128,17 +112,14 @@ class Loop:
                 if self.digest.tick_ns and self.in_flight >= TICK_FROM:
                     self._idle(back + self.digest.tick_ns)
                 elif self.digest.waiting:
-                    self.digest.take_apart(until_ns=back + BLIND_NS // 4)
+                    self.digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 4))
             elif self.digest.waiting:
-                self.digest.take_apart(until_ns=back + BLIND_NS // 2)
+                self.digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 2))
 
     def _wait_s(self, now: int) -> float:
         if self.digest.waiting:
             return 0.0
-        until = self.next_look_ns
-        if self.due and self.due[0][0] < until:
-            until = self.due[0][0]
-        wait_ns = until - now
+        wait_ns = self._or_due(self.next_look_ns) - now
         if wait_ns <= 0:
             return 0.0
         if wait_ns < 1_000_000:  # epoll rounds up to whole milliseconds
@@ -146,12 +127,15 @@ class Loop:
             return 0.0
         return (wait_ns // 1_000_000) / 1e3
 
+    def _or_due(self, until: int) -> int:
+        """That time, or the next send if it is earlier."""
+        return min(until, self.due[0][0]) if self.due else until
+
     def _idle(self, until: int) -> None:
         """Use the rest of a tick: take apart what has ended, then sleep."""
+        until = self._or_due(until)
         if self.digest.waiting:
             self.digest.take_apart(until_ns=until)
-        if self.due and self.due[0][0] < until:
-            until = self.due[0][0]
         rest_ns = until - time.monotonic_ns()
         if rest_ns > 50_000:
             time.sleep(rest_ns / 1e9)

@@ -9,7 +9,7 @@ import msgspec
 from uncork.bench.api import Api, Options
 from uncork.bench.datasets import read_prompts
 from uncork.bench.lengths import Lengths
-from uncork.bench.loop import Job
+from uncork.bench.sending import Job
 from uncork.bench.spec import Workload
 from uncork.bench.workload import Prompt
 

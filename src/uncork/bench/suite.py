@@ -81,17 +81,17 @@ def run_suite(
                 raise _died(outcome.died, len(results), len(plan), out)
             results[level.name, repeat] = outcome.result
             store.add(outcome.result, outcome.records)
-            run = _with_levels(run, plan, results)
+            run = _with_levels(run, spec, results)
             store.save(run)
             time.sleep(spec.cooldown_s)
     except NoServer as error:  # it answered when the suite began
         died = _died(error.says, len(results), len(plan), out)
-        store.save(_with_levels(run, plan, results, stopped=f"ServerDied: {died.says}"[:300]))
+        store.save(_with_levels(run, spec, results, stopped=f"ServerDied: {died.says}"[:300]))
         raise died from error
     except BaseException as error:
-        store.save(_with_levels(run, plan, results, stopped=f"{type(error).__name__}: {error}"[:300]))
+        store.save(_with_levels(run, spec, results, stopped=f"{type(error).__name__}: {error}"[:300]))
         raise
-    run = msgspec.structs.replace(_with_levels(run, plan, results), finished=True)
+    run = msgspec.structs.replace(_with_levels(run, spec, results), finished=True)
     store.save(run)
     return run
 
@@ -172,12 +172,12 @@ def _begin(
 
 def _with_levels(
     run: BenchRun,
-    plan: list[tuple[Level, int]],
+    spec: SuiteSpec,
     results: dict[tuple[str, int], LevelResult],
     *,
     stopped: str = "",
 ) -> BenchRun:
-    order = {level.name: at for at, level in enumerate(dict.fromkeys(level for level, _ in plan))}
+    order = {level.name: at for at, level in enumerate(spec.levels)}
     levels = sorted(results.values(), key=lambda result: (order.get(result.level, 0), result.repeat))
     return msgspec.structs.replace(run, levels=tuple(levels), stopped=stopped)
 
