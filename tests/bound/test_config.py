@@ -75,6 +75,32 @@ def test_an_odd_value_is_named(change: dict[str, Any], named: str) -> None:
     assert named in caught.value.says
 
 
+def test_a_family_whose_layers_are_not_known_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"`model_type` is 'jamba'"):
+        from_config({**GLM, "model_type": "jamba"})
+
+
+def test_a_family_that_was_not_checked_says_so() -> None:
+    model = from_config({**GLM, "model_type": "newcomer"})
+
+    assert any("'newcomer' was not checked" in line for line in model.assumptions)
+    assert not any("was not checked" in line for line in from_config(GLM).assumptions)
+
+
+def test_gemma_leaves_its_pattern_of_windows_to_the_code() -> None:
+    config = {
+        "model_type": "gemma3_text",
+        "hidden_size": 64,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "vocab_size": 100,
+        "sliding_window": 512,
+    }
+
+    assert {cache.kind: cache.layers for cache in from_config(config).caches} == {"window": 10, "full": 2}
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "\x00"])
 def test_a_file_that_is_no_object_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")

@@ -13,6 +13,8 @@ def assumptions(
     *,
     batch: float,
     concurrency: int,
+    count: int | None = None,
+    memory_share: float = 1.0,
 ) -> tuple[str, ...]:
     """Every assumption behind one bound, in the order in which they matter."""
     lines = [*model.assumptions]
@@ -22,9 +24,20 @@ def assumptions(
             "one name, two memory speeds: 1792 GB/s (Workstation), 1597 (Server); read the clock on the host"
         )
     lines.extend(hardware.read)
+    used = parallel.tp * parallel.pp * parallel.dp
+    if count is not None and used < count:
+        lines.append(f"{used} of {count} devices used: --tp, --pp and --dp say no more")
     lines.extend(_layout(model, parallel))
     lines.extend(_collectives(hardware, parallel, curve))
     lines.append(f"KV cache in {kv_format}; every sequence has a context of its own")
+    if hardware.memory_bytes is None:
+        lines.append(
+            "the size of memory is not known, so whether all of it fits was not checked (--memory GB)"
+        )
+    else:
+        lines.append(
+            f"weights and cache may use {memory_share:.0%} of {hardware.memory_bytes / 1e9:.0f} GB a device"
+        )
     if batch < concurrency:
         lines.append(f"only {batch:g} of {concurrency} sequences run at once; the others wait")
     if model.experts and batch > 1:

@@ -62,15 +62,41 @@ def from_config(
         top_k=top_k,
         kv_format=scheme.kv_format,
         source="config.json",
-        assumptions=_assumed(scheme, quant is not None, weights),
+        assumptions=_assumed(config, scheme, quant is not None, weights),
     )
 
 
-def _assumed(scheme: Scheme, quant_file: bool, weights: Iterable[Weight]) -> tuple[str, ...]:
+# Families whose totals were checked against published ones; others are read by the same keys.
+CHECKED = (
+    *(
+        "llama",
+        "qwen3",
+        "qwen3_moe",
+        "qwen3_5_moe",
+        "qwen3_5",
+        "deepseek_v3",
+        "deepseek_v32",
+        "kimi_k2",
+        "kimi_k25",
+    ),
+    *("glm_moe_dsa", "gpt_oss", "minimax_m2", "mixtral", "nemotron_h", "gemma4"),
+)
+
+
+def _assumed(
+    config: dict[str, Any], scheme: Scheme, quant_file: bool, weights: Iterable[Weight]
+) -> tuple[str, ...]:
     where = "hf_quant_config.json" if quant_file else "config.json"
     lines = [
         f"bytes computed from config.json; weights {scheme.name} by {where}; no safetensors headers were there"
     ]
+    kind = config.get("model_type")
+    if kind not in CHECKED:
+        lines.append(
+            f"`model_type` {kind!r} was not checked against a published size; its keys are read as a Llama's"
+        )
+    if config.get("vision_config") or config.get("audio_config"):
+        lines.append("what sees or hears is not counted: decoding does not read it")
     if any(weight.mtp for weight in weights):
         lines.append("MTP layers are counted on disk and not read, unless speculation is asked for")
     return tuple(lines)

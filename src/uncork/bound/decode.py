@@ -221,7 +221,15 @@ def decode_bound(
         uniform=uniform,
         tokens_per_step=per_step,
         assumptions=assumptions(
-            model, hardware, parallel, kv_format, curve, speculation, batch=batch, concurrency=concurrency
+            model,
+            hardware,
+            parallel,
+            kv_format,
+            curve,
+            speculation,
+            batch=batch,
+            concurrency=concurrency,
+            count=count,
         ),
     )
 

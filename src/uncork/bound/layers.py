@@ -18,6 +18,31 @@ ATTENTION_KINDS = {
 }
 
 
+# Families whose layers are not described by the keys read here: a number for them would be made up.
+NOT_DESCRIBED = (
+    *("jamba", "bamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba", "mamba", "mamba2", "rwkv", "rwkv7"),
+    *(
+        "granitemoehybrid",
+        "minimax_text_01",
+        "minimax_m1",
+        "minimax",
+        "lfm2",
+        "lfm2_moe",
+        "kimi_linear",
+        "dbrx",
+    ),
+    *("gemma3n", "gemma3n_text", "deepseek_v4", "recurrent_gemma", "mllama", "t5", "whisper", "bloom", "mpt"),
+)
+# One full layer in so many, where a config gives the window and leaves the pattern to the code.
+FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2}
+BLOCKS = {
+    "mamba": ("mamba", "none"),
+    "attention": ("full", "none"),
+    "moe": ("none", "moe"),
+    "mlp": ("none", "dense"),
+}
+
+
 class Layer(msgspec.Struct, frozen=True):
     """One layer: attention full, window, latent, sparse, linear, mamba or none; feed-forward dense, moe or none."""
 
@@ -37,8 +62,19 @@ def experts_of(config: Config) -> int:
 
 def layers_of(config: Config) -> list[Layer]:
     """Every layer in order, without the MTP ones. Raises BadInput naming a key that is missing or odd."""
+    kind = config.values.get("model_type")
+    if kind in NOT_DESCRIBED:
+        raise BadInput(f"{config.where}: `model_type` is {kind!r}, whose layers are not known here")
     if config.has("hybrid_override_pattern"):
         return _from_pattern(config)
+    blocks = config.words("layers_block_type")
+    if blocks is not None:
+        strange = sorted(set(blocks) - set(BLOCKS))
+        if strange:
+            raise BadInput(
+                f"{config.where}: `layers_block_type` names {strange[0]!r}; known are {', '.join(BLOCKS)}"
+            )
+        return [Layer(i, *BLOCKS[block]) for i, block in enumerate(blocks)]
     count = config.count("num_hidden_layers", "n_layer")
     kinds = _attention_kinds(config, count)
     indexers = config.words("indexer_types") or ["full"] * count
@@ -78,7 +114,8 @@ def _attention_kinds(config: Config, count: int) -> list[str]:
     window = config.integer("sliding_window", default=0)
     if not window or not config.flag("use_sliding_window", default=True):
         return ["full"] * count
-    every = config.integer("sliding_window_pattern", default=0)
+    usual = FULL_EVERY.get(str(config.values.get("model_type")), 0)
+    every = config.integer("sliding_window_pattern", default=usual)
     if every:
         return ["full" if (i + 1) % every == 0 else "window" for i in range(count)]
     first_windowed = config.integer("max_window_layers", default=0)

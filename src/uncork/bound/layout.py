@@ -13,6 +13,8 @@ def check_parallel(model: ModelBytes, parallel: Parallel, count: int | None = No
         if getattr(parallel, name) < 1:
             raise BadInput(f"--{name}: {getattr(parallel, name)} is not a number of ranks")
     used = parallel.tp * parallel.pp * parallel.dp
+    if count is not None and count < 1:
+        raise BadInput(f"--count: {count} is not a number of devices")
     if count is not None and used > count:
         raise BadInput(f"--tp x --pp x --dp is {used}, more than --count {count}")
     if parallel.ep > 1 and not model.experts:

@@ -21,7 +21,7 @@ def bound(
     ] = None,
     memory: Annotated[float | None, Option(help="Memory of one device, GB (goes first).")] = None,
     on_cpu: Annotated[bool, Option("--cpu", help="Decode on this host's CPU; measures its memory.")] = False,
-    count: Annotated[int, Option(help="Devices in the host.")] = 1,
+    count: Annotated[int | None, Option(help="Devices in the host; else as many as the ranks need.")] = None,
     tp: Annotated[int, Option(help="Tensor-parallel ranks.")] = 1,
     pp: Annotated[int, Option(help="Pipeline stages.")] = 1,
     dp: Annotated[int, Option(help="Data-parallel attention replicas.")] = 1,
@@ -64,7 +64,7 @@ def bound(
         "curve": curve,
         "max_num_seqs": max_num_seqs,
         "memory_share": memory_share,
-        "count": max(count, 1),
+        "count": count,
         "speculation": Speculation(draft, accept, model.mtp_parameters > 0) if draft else None,
     }
     if run:
