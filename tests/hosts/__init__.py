@@ -6,6 +6,7 @@
      "queries": {source: json},
      "expect": {"check-id": "fail" | {subject: answer}}}
 
+"attached": true makes it a pile of attachments, where what is missing is unknown instead of absent.
 "base" names a file of tests/hosts/base whose entries come first; null takes one of them away.
 
 A file's text may also be a list of lines, {"unknown": why} for one that refuses, {"hex": bytes} for a binary
@@ -41,6 +42,7 @@ class DictHost:
         links: dict[str, str] | None = None,
         runs: dict[str, Any] | None = None,
         queries: dict[str, Any] | None = None,
+        attached: bool = False,
         name: str = "example",
     ) -> None:
         self.name = name
@@ -48,6 +50,7 @@ class DictHost:
         self.links = links or {}
         self.runs = runs or {}
         self.queries = queries or {}
+        self.attached = attached
 
     @cached_property
     def _folders(self) -> dict[str, set[str]]:
@@ -71,6 +74,9 @@ class DictHost:
                 return path
         raise AssertionError(f"links of {path} go round")
 
+    def _missing(self, reason: str) -> Unknown:
+        return Unknown("not among the attached files") if self.attached else Unknown(reason, absent=True)
+
     def _there(self, path: str) -> bool:
         path = self._resolve(path)
         return path in self.files or path in self._folders
@@ -78,7 +84,7 @@ class DictHost:
     def read_bytes(self, path: str, *, sample: int = 1) -> bytes | Unknown:
         value = self.files.get(self._resolve(path))
         if value is None:
-            return Unknown(f"{path}: No such file or directory", absent=True)
+            return self._missing(f"{path}: No such file or directory")
         if isinstance(value, dict) and "samples" in value:
             value = value["samples"][sample - 1]
         if isinstance(value, dict) and "unknown" in value:
@@ -94,7 +100,7 @@ class DictHost:
     def list(self, path: str) -> tuple[str, ...] | Unknown:
         names = self._folders.get(self._resolve(path.rstrip("/") or "/"))
         if names is None:
-            return Unknown(f"{path}: No such file or directory", absent=True)
+            return self._missing(f"{path}: No such file or directory")
         return tuple(sorted(names))
 
     def glob(self, pattern: str) -> tuple[str, ...]:
@@ -120,12 +126,12 @@ class DictHost:
         return self._resolve(target)
 
     def exists(self, path: str) -> bool | Unknown:
-        return self._there(path)
+        return self._there(path) or (self._missing("") if self.attached else False)
 
     def run(self, argv: tuple[str, ...], *, timeout_s: float = 10.0) -> Output | Unknown:
         value = self.runs.get(" ".join(argv))
         if value is None:
-            return Unknown(f"{argv[0]} is not installed", absent=True)
+            return self._missing(f"{argv[0]} is not installed")
         if isinstance(value, str | list):
             value = {"stdout": value}
         if "unknown" in value:
@@ -134,7 +140,7 @@ class DictHost:
 
     def query(self, source: str) -> object | Unknown:
         if source not in self.queries:
-            return Unknown(f"no such source: {source}", absent=True)
+            return self._missing(f"no such source: {source}")
         value = self.queries[source]
         return Unknown(value["unknown"]) if isinstance(value, dict) and "unknown" in value else value
 
@@ -144,7 +150,7 @@ def load(path: Path) -> tuple[DictHost, dict[str, Any]]:
     example = json.loads(path.read_text(encoding="utf-8"))
     expect = example.pop("expect")
     parts = with_base(example)
-    return DictHost(**parts, name=path.stem), expect
+    return DictHost(**parts, attached=example.get("attached", False), name=path.stem), expect
 
 
 def with_base(example: dict[str, Any]) -> dict[str, dict[str, Any]]:

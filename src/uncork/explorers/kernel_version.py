@@ -35,7 +35,6 @@ _MODULES = (
 def explore(host: Host) -> KernelVersionFacts:
     """Read release, parameters, configuration, taint, and what /lib/modules holds for the next boot."""
     release = _release(host)
-    tainted = reading.integer(host, "/proc/sys/kernel/tainted")
     return KernelVersionFacts(
         release=release,
         version=_version(host),
@@ -48,7 +47,7 @@ def explore(host: Host) -> KernelVersionFacts:
         livepatches=host.list("/sys/kernel/livepatch"),
         config=_config(host, release),
         preempt=_preempt(host),
-        tainted=tainted,
+        tainted=_tainted(host),
         page_bytes=_page_bytes(host),
     )
 
@@ -105,6 +104,22 @@ def _parameters(host: Host) -> tuple[str, ...] | Unknown:
             return text
         text = match[1]
     return procfs.command_line(text)
+
+
+# The letter of each bit in `Tainted: P           OE`; G stands where bit 0 is clear (kernel/panic.c).
+_LETTERS = "PFSRMBUDAWCIOELKXTN"
+
+
+def _tainted(host: Host) -> int | Unknown:
+    """The taint mask, or the bits of the last `Tainted:` line of the log."""
+    found = reading.integer(host, "/proc/sys/kernel/tainted")
+    if not isinstance(found, Unknown) or host.live:
+        return found
+    log = reading.kernel_log(host)
+    said = [] if isinstance(log, Unknown) else re.findall(r"Tainted: ([A-Z ]{1,40}?) {1,}(?:\d|$)", log, re.M)
+    if not said:
+        return found
+    return sum(1 << _LETTERS.index(letter) for letter in set(said[-1]) if letter in _LETTERS)
 
 
 def _installed(host: Host) -> tuple[InstalledKernel, ...] | Unknown:

@@ -10,6 +10,7 @@ from uncork.host.recording import RecordingHost
 from uncork.model.facts.container import Counter
 from uncork.model.facts.network import Interface, NetworkFacts, RdmaPort
 from uncork.model.unknown import Unknown
+from uncork.parsers import ibstat, ip_addr
 
 WINDOW_S = 0.25
 SYSCTLS = (
@@ -69,7 +70,7 @@ def explore(host: Host) -> NetworkFacts:
 def _interfaces(host: Host) -> tuple[Interface, ...] | Unknown:
     names = host.list("/sys/class/net")
     if isinstance(names, Unknown):
-        return names
+        return _printed_interfaces(host) or names
     found = []
     for name in names:
         folder = f"/sys/class/net/{name}"
@@ -106,7 +107,7 @@ def _ports(
 ) -> tuple[RdmaPort, ...] | Unknown:
     if isinstance(devices, Unknown):
         if not devices.absent:
-            return devices
+            return _printed_ports(host) or devices
         # No class folder: the RDMA core is not loaded. On attached files it only means that nobody attached it.
         return () if not isinstance(host.list("/sys/class/net"), Unknown) else devices
     return tuple(_port(host, *pair) for pair in pairs)
@@ -138,6 +139,54 @@ def _port(host: Host, device: str, number: int, folder: str) -> RdmaPort:
         gid_types=tuple(sorted({kind for kind in types if not isinstance(kind, Unknown)})),
         vendor=reading.text(host, f"{root}/device/vendor"),
         relaxed_ordering=_relaxed(host, f"{root}/device/config"),
+    )
+
+
+def _printed_ports(host: Host) -> tuple[RdmaPort, ...]:
+    """Ports of attached ibstat or ibv_devinfo output; counters are not in it."""
+    missing = Unknown("not in the attached output")
+    for tool in ("ibstat", "ibv_devinfo"):
+        answer = host.run((tool,))
+        ports = () if isinstance(answer, Unknown) else ibstat.parse(answer.stdout)
+        if ports:
+            return tuple(
+                RdmaPort(
+                    device=port.device,
+                    port=port.number,
+                    bdf="",
+                    numa_node=missing,
+                    interface="",
+                    state=port.state or missing,
+                    physical=port.physical or missing,
+                    rate_gbps=missing if port.rate_gbps is None else port.rate_gbps,
+                    rate_text=missing if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s",
+                    layer=port.layer or missing,
+                    errors={},
+                    gid_types=missing,
+                    vendor=missing,
+                    relaxed_ordering=missing,
+                )
+                for port in ports
+            )
+    return ()
+
+
+def _printed_interfaces(host: Host) -> tuple[Interface, ...]:
+    """Interfaces of attached `ip addr` output, without loopback and what containers make."""
+    answer = host.run(("ip", "addr"))
+    missing = Unknown("not in the attached output")
+    return tuple(
+        Interface(
+            one.name,
+            "",
+            missing if one.up is None else "up" if one.up else "down",
+            missing if one.mtu is None else one.mtu,
+            missing,
+            missing,
+            (),
+        )
+        for one in (() if isinstance(answer, Unknown) else ip_addr.parse(answer.stdout))
+        if not re.match(r"lo$|docker|veth|br-|cni|cali|flannel|virbr|tun|tap|podman", one.name)
     )
 
 

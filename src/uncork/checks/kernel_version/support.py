@@ -192,11 +192,10 @@ def _balancing(facts: Facts) -> bool:
 
 def _no_cuda_with_hmm(facts: Facts) -> bool:
     """CUDA fails under HMM on these kernels; where it works or HMM is off, there is nothing to say."""
-    return (
-        _nvidia(facts)
-        and not known(facts.driver.uvm_hmm_disabled)
-        and "not initialized" in facts.driver.nvml_error.lower()
-    )
+    said = facts.engine.signs
+    lines = " ".join(line for found in (() if is_unknown(said) else said.values()) for line in found)
+    failing = re.search(r"CUDA_ERROR_NOT_INITIALIZED|initialization error|CUDA unknown error", lines)
+    return bool(failing) and facts.driver.uvm_hmm_disabled is not True
 
 
 def _offloads(facts: Facts) -> bool:

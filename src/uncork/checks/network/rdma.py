@@ -65,6 +65,11 @@ def rdma_link(facts: Facts) -> Iterator[Verdict]:
         yield _link(port, up)
 
 
+def _make(port: RdmaPort) -> str:
+    """The adapter's maker, the first letters of the driver's name where no more is told (mlx5_0 → mlx)."""
+    return port.device.rstrip("0123456789")[:3] if is_unknown(port.vendor) else port.vendor
+
+
 def _link(port: RdmaPort, up: tuple[RdmaPort, ...]) -> Verdict:
     """The verdict on one port that is up, held against its sisters of the same make and layer."""
     deltas = {name: moved(port.errors[name]) for name in GROWING if name in port.errors}
@@ -72,7 +77,7 @@ def _link(port: RdmaPort, up: tuple[RdmaPort, ...]) -> Verdict:
     downs = port.errors["link_downed"].after if "link_downed" in port.errors else 0
     text = f"{port.state} {port.rate_text}; link went down {downs} times; growing: {', '.join(grown) or 'nothing'}"
     evidence = seen(f"/sys/class/infiniband/{_name(port)}", text)
-    alike = [p for p in up if known(p.layer) == known(port.layer) and known(p.vendor) == known(port.vendor)]
+    alike = [p for p in up if known(p.layer) == known(port.layer) and _make(p) == _make(port)]
     rates = [known(p.rate_gbps) for p in alike]
     if grown:
         return fails(f"errors grow: {', '.join(grown)}", _name(port), evidence=evidence)
