@@ -14,7 +14,7 @@ def approve(
 ) -> None:
     """Approve the exact changes of the plan. Without a digest: show them, and the call that approves them."""
     from uncork.apply.chain import actor, who
-    from uncork.cli.show import console, print_json
+    from uncork.cli.show import clean, console, print_json
     from uncork.plan.approvals import approve as give
     from uncork.plan.reading import to_approve
     from uncork.plan.store import Store
@@ -35,8 +35,8 @@ def approve(
         out = console()
         steps = to_approve(plan.steps)
         for step in steps:
-            out.print(f"{step.name}: {step.title}")
+            out.print(clean(f"{step.name}: {step.title}"))
             for change in step.changes:
                 also = f"  (also set by {', '.join(change.owners)})" if change.owners else ""
-                out.print(f"  {change.target}: {change.before} -> {change.want}{also}")
+                out.print(clean(f"  {change.target}: {change.before} -> {change.want}{also}"))
         out.print(f"next: uncork approve {plan.digest[:8]}" if steps else "Nothing waits for an approval.")

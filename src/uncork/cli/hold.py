@@ -19,7 +19,7 @@ def hold(context: typer.Context, as_json: Json = False) -> None:
 
 def _show(as_json: bool) -> None:
     from uncork.apply.hold import open_holds
-    from uncork.cli.show import print_json
+    from uncork.cli.show import clean, print_json
     from uncork.plan.store import Store
 
     with Store(create=False) as store:
@@ -29,7 +29,7 @@ def _show(as_json: bool) -> None:
         return
     for one in open_holds(plan):
         step = next(step for step in plan.steps if step.id == one.step)
-        print(f"{one.txn}  {step.name}: {step.title} ({step.detail})")
+        print(clean(f"{one.txn}  {step.name}: {step.title} ({step.detail})"))
     print(
         "next: uncork hold extend --minutes 10" if open_holds(plan) else "No hold is open. next: uncork plan"
     )

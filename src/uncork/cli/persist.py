@@ -18,7 +18,7 @@ def persist(
 ) -> None:
     """Keep over a reboot what was applied, proven and kept: write boot files. Nothing running changes."""
     from uncork.apply import persist as files
-    from uncork.cli.show import print_json
+    from uncork.cli.show import clean, print_json
     from uncork.errors import Refused, UndoFailed
     from uncork.plan.store import Store
 
@@ -49,15 +49,15 @@ def persist(
                 print_json({"files": draft.files, "notes": draft.notes, "by_hand": by_hand})
                 return
             for path, text in draft.files.items():
-                print(f"== {path}\n{text}")
+                print(clean(f"== {path}\n{text}"))
         else:
             _print(files.write(store, draft.files), as_json, "No file is needed.")
     if as_json:
         return
     for note in draft.notes:
-        print(f"by hand: {note}")
+        print(clean(f"by hand: {note}"))
     for one in by_hand:
-        print(f"by hand ({one.change_class}): {one.says}" + (f"; {one.fix}" if one.fix else ""))
+        print(clean(f"by hand ({one.change_class}): {one.says}" + (f"; {one.fix}" if one.fix else "")))
     print(
         "next: " + ("uncork persist (writes them)" if dry_run else "uncork persist --undo (takes them away)")
     )
