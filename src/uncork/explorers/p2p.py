@@ -185,7 +185,7 @@ def _amd_links(host: Host) -> tuple[AmdLink, ...] | Unknown:
     base = "/sys/class/kfd/kfd/topology/nodes"
     nodes = host.list(base)
     if isinstance(nodes, Unknown):
-        return nodes
+        return _printed_amd_links(host) or nodes
     gpu_nodes = {
         int(node)
         for node in nodes
@@ -199,6 +199,30 @@ def _amd_links(host: Host) -> tuple[AmdLink, ...] | Unknown:
                 if link.get("node_to", -1) in gpu_nodes:
                     found.append(AmdLink(node, link["node_to"], link.get("type", 0), link.get("weight", 0)))
     return tuple(found)
+
+
+# KFD's numbers for what rocm-smi prints (include/uapi/linux/kfd_sysfs.h).
+_AMD_KINDS = {"XGMI": 11, "PCIE": 2}
+
+
+def _printed_amd_links(host: Host) -> tuple[AmdLink, ...]:
+    """The same from an attached `rocm-smi --showtopo`."""
+    texts = reading.attached(host, "rocm")
+    if not texts:
+        return ()
+    from uncork.parsers import rocm
+
+    report = rocm.parse("\n".join(texts))
+    return tuple(
+        AmdLink(
+            a,
+            b,
+            _AMD_KINDS[kind],
+            int(weight) if (weight := report.weight.get((a, b), "")).isdecimal() else 0,
+        )
+        for (a, b), kind in report.link_type.items()
+        if a != b and kind in _AMD_KINDS
+    )
 
 
 def _properties(host: Host, path: str) -> dict[str, int]:

@@ -153,6 +153,8 @@ def _ibstat(text: str) -> Found:
             # sysfs numbers its states as the InfiniBand specification does (PortInfo); ibstat prints the words.
             number = _IB_STATES.get((found[1], value.upper()))
             written = f"{number}: {value.upper() if found[1] == 'State' else value}" if number else value
+            if found[1] == "Rate":
+                written = f"{value} Gb/sec"
             yield path + _IB_FILES[found[1]], written + "\n"
 
 

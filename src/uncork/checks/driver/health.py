@@ -166,7 +166,21 @@ def ecc(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("no uncorrected memory error", subject)
 
+    if is_unknown(facts.driver.gpus) and (seen := _memory_xids(facts)):
+        for bdf, codes in seen.items():
+            named = ", ".join(str(code) for code in sorted(codes))
+            yield fails(f"uncorrected memory errors in the kernel log (Xid {named})", bdf)
+        return
     yield from each(gpus(facts), subject_of, judge)
+
+
+def _memory_xids(facts: Facts) -> dict[str, set[int]]:
+    """GPUs whose log names uncorrected memory errors: 48 (double bit), 94 and 95 (contained, uncontained)."""
+    found: dict[str, set[int]] = {}
+    for xid in () if is_unknown(facts.driver.xids) else facts.driver.xids:
+        if xid.number in (48, 94, 95) and not xid.switch:
+            found.setdefault(xid.bdf, set()).add(xid.number)
+    return found
 
 
 @check("driver.row-remap", P0, NONE)

@@ -103,6 +103,8 @@ def links_up(one: Links) -> list[int]:
 
 def _state(one: Links, most: int) -> Iterator[Verdict]:
     up = links_up(one)
+    if one.links and all(is_unknown(link.active) for link in one.links):
+        raise UnknownValue("only counters of the links were given: attach `nvidia-smi nvlink -s`")
     down = [link.number for link in one.links if not is_unknown(link.active) and not link.active]
     expected = expected_nvlinks(one.name)
     shown = evidence("nvlink -s", f"up {up}, down {down}")
@@ -198,7 +200,11 @@ def error_counters(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("no link errors to speak of", one.subject)
 
-    yield from each((one for one in _links(facts) if links_up(one)), lambda one: one.subject, judge)
+    # A print of the counters alone does not tell which links are up; one that says "down" has nothing to count.
+    shown = (
+        one for one in _links(facts) if links_up(one) or any(is_unknown(link.active) for link in one.links)
+    )
+    yield from each(shown, lambda one: one.subject, judge)
 
 
 @check("nvlink.topology-vs-tp", P1, SERVICE_RESTART)

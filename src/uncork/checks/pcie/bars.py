@@ -44,8 +44,13 @@ def unassigned(facts: Facts) -> Iterator[Verdict]:
         yield fails("a memory window found no place", evidence=lines("dmesg", found))
         return
     if is_unknown(facts.pcie.devices):
-        log = known(facts.driver.log)
-        yield passes("the kernel log names no window without a place" if log is not None else "")
+        if other := known(facts.driver.log).get("bar", ()):
+            yield unknown(
+                "a window found no place, and no text tells whether it is a GPU's: attach lspci -vvv",
+                evidence=lines("dmesg", other),
+            )
+        else:
+            yield passes("the kernel log names no window without a place")
         return
     for device in gpu_devices(facts):
         if is_unknown(device.bars):
@@ -60,6 +65,13 @@ def unassigned(facts: Facts) -> Iterator[Verdict]:
             yield passes("all windows have their place", device.bdf)
 
 
+# Where no device list was given: the driver's own lines, and windows of 256 MiB and more, which only memory of
+# a GPU (or an accelerator) asks for.
+_OF_GPU = re.compile(
+    r"\b(?:nvidia|amdgpu|xe|i915)\b|NVRM|size 0x[1-9a-f][0-9a-f]{7,} 64bit pref", re.IGNORECASE
+)
+
+
 def _failed(facts: Facts) -> list[str]:
     """Lines of the kernel log that end with a GPU's window unplaced."""
     log = {} if is_unknown(facts.driver.log) else facts.driver.log
@@ -72,7 +84,7 @@ def _failed(facts: Facts) -> list[str]:
     found = []
     for line in log.get("bar", ()):
         where = set(addresses(line))
-        ours = bool(where & cards) if cards else bool(re.search(r"\b(nvidia|amdgpu|xe|i915)\b", line))
+        ours = bool(where & cards) if cards else bool(_OF_GPU.search(line))
         # The kernel tries again with smaller windows; what sysfs shows afterwards is what counts.
         if ours and not where & placed:
             found.append(line)
