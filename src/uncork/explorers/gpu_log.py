@@ -26,7 +26,7 @@ _KINDS: dict[str, str] = {
     "apei": r"Hardware error from APEI|GHES: ",
     "osc": r"_OSC: platform does not support|_OSC: OS now controls",
     "power-cable": r"power cables?|PCIe power connector|insufficient power|Slot power limit exceeded",
-    "throttled": r"[Cc]pu clock throttled|temperature above threshold|clock throttled",
+    "throttled": r"temperature (?:is )?above threshold|[Cc]pu clock (?:is )?throttled",
     "tags": r"[Ee]xtended tags .*(?:disabl|quirk)|disabling Extended Tags",
     "ordering": r"Relaxed Ordering.*(?:disabl|quirk)",
     "acs": r"disable_acs_redir|ACS redirect",

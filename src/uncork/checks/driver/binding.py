@@ -1,5 +1,6 @@
 """Which driver is bound, and the services beside it."""
 
+import re
 from collections.abc import Iterator
 
 from uncork.checks import (
@@ -71,10 +72,22 @@ def not_loaded(facts: Facts) -> Iterator[Verdict]:
     Source: NVIDIA driver README, nvidia.ko
     """
     log = {} if is_unknown(facts.driver.log) else facts.driver.log
+    if (
+        is_unknown(facts.pcie.devices)
+        and "couldn't communicate with the NVIDIA driver" in facts.driver.nvml_error
+    ):
+        yield fails("nvidia-smi reaches no driver", evidence=evidence("nvidia-smi", facts.driver.nvml_error))
+        return
+
+    answering = (
+        set()
+        if is_unknown(facts.driver.gpus)
+        else {g.bdf for g in facts.driver.gpus if not is_unknown(g.bdf)}
+    )
 
     def judge(device: PciDevice) -> Iterator[Verdict]:
-        if device.driver:
-            yield passes(f"bound to {device.driver}", device.bdf)
+        if device.driver or device.bdf in answering:
+            yield passes(f"bound to {device.driver or 'nvidia'}", device.bdf)
         elif log.get("probe-failed") or log.get("off-bus") or log.get("needs-open"):
             found = (*log.get("off-bus", ()), *log.get("needs-open", ()), *log.get("probe-failed", ()))
             yield fails(
@@ -120,6 +133,15 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
             f"fabric manager {own}, driver {module}",
             evidence=evidence("versions", f"{own} / {module}"),
         )
+        return
+    if not is_unknown(driver.fabric_manager_errors) and (
+        ended := [
+            line
+            for line in driver.fabric_manager_errors
+            if re.search(r"Active: failed|Failed to start", line)
+        ]
+    ):
+        yield fails("the fabric manager failed", evidence=lines("nvidia-fabricmanager", ended))
         return
     if reason := no_nvidia(facts):
         yield not_applicable(reason)

@@ -97,6 +97,7 @@ def cores(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{shown}, {need} cores are needed for {ranks(server)} ranks",
                 name_of(server),
+                change=None if quota is not None else _widen(facts, server, len(known(main.cpus_allowed))),
                 evidence=evidence("CPUs", shown),
             )
         elif physical < need:
@@ -106,6 +107,16 @@ def cores(facts: Facts) -> Iterator[Verdict]:
             yield passes(f"{shown} for {ranks(server)} ranks", name_of(server))
 
     yield from each_server(facts, judge)
+
+
+def _widen(facts: Facts, server: Server, allowed: int) -> Change | None:
+    """The affinity of all its threads back to every CPU online; a quota or cpuset is its control group's to widen."""
+    online = facts.power.cpus
+    main = next((p for p in server.processes if p.role == "main"), None)
+    if main is None or is_unknown(online) or is_unknown(main.cpus_allowed) or online <= allowed:
+        return None
+    before = ",".join(str(cpu) for cpu in main.cpus_allowed)
+    return Change("affinity", str(server.pid), f"0-{online - 1}", before=before)
 
 
 def _quota(facts: Facts, server: Server) -> float | None:
