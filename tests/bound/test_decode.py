@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from uncork.bound import bound_for, fabric, hardware, model_bytes
 from uncork.bound.caches import bytes_per_token
@@ -13,7 +14,7 @@ from uncork.bound.checkpoint import from_config
 from uncork.bound.decode import distinct_experts
 from uncork.bound.layout import kv_capacity_tokens, weights_per_rank
 from uncork.errors import BadInput, Refused
-from uncork.model.bound import Parallel, Speculation
+from uncork.model.bound import ModelBytes, Parallel, Speculation
 
 MODELS = Path(__file__).parent / "models"
 GLM = model_bytes(MODELS / "GLM-5-NVFP4")
@@ -255,18 +256,39 @@ def test_distinct_experts_stay_between_the_chosen_and_all(experts: int, chosen: 
     assert chosen * (1 - 1e-9) <= expected <= experts
 
 
-@settings(deadline=None, max_examples=40)
+LAYOUTS = [
+    Parallel(tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
+    for tp in (1, 2, 8)
+    for pp in (1, 3)
+    for dp in (1, 4)
+    for ep in (1, 2, 8)
+    for dcp in (1, 2)
+    if (tp * dp) % ep == 0 and tp % dcp == 0
+]
+
+
+@settings(deadline=None, max_examples=80)
 @given(
-    st.sampled_from(sorted(path.name for path in MODELS.iterdir())),
-    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([model_bytes(path) for path in sorted(MODELS.iterdir())]),
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(["rtx_pro_6000_ws", "h200_sxm", "mi300x", ""]),
     st.integers(0, 4000),
     st.integers(1, 300),
 )
-def test_the_tiers_are_in_order(name: str, tp: int, context: int, users: int) -> None:
-    device = hardware.by_bandwidth(3000)
+def test_the_tiers_are_in_order_whatever_the_layout(
+    model: ModelBytes, parallel: Parallel, gpu: str, context: int, users: int
+) -> None:
+    device = replace(hardware.by_name(gpu) if gpu else hardware.by_bandwidth(3000), memory_bytes=None)
+    if not model.experts:
+        parallel = replace(parallel, ep=1)
 
-    bound = bound_for(model_bytes(MODELS / name), device, Parallel(tp=tp), context, users)
+    bound = bound_for(model, device, parallel, context, users)
 
+    assert bound.ideal.tok_s * (1 + 1e-9) >= bound.silicon.tok_s
     assert bound.silicon.tok_s >= bound.fabric.tok_s >= bound.engine.tok_s > 0
-    assert bound.silicon.tok_s >= bound.silicon.tok_s_uniform * (1 - 1e-9)
-    assert bound.silicon.tok_s == pytest.approx(bound.batch * bound.silicon.tok_s_user)
+    for step in (bound.best, bound.uniform):
+        assert step.replication_ms >= -1e-12
+        assert step.collective_ms >= step.collective_floor_ms >= 0
+    for tier in (bound.ideal, bound.silicon, bound.fabric, bound.engine):
+        assert tier.tok_s >= tier.tok_s_uniform * (1 - 1e-9)
+        assert tier.tok_s == pytest.approx(bound.batch * tier.tok_s_user)

@@ -230,6 +230,7 @@ def decode_bound(
             batch=batch,
             concurrency=concurrency,
             count=count,
+            memory_share=memory_share,
         ),
     )
 

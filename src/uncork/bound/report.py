@@ -195,6 +195,8 @@ def _waterfall(fall: Waterfall) -> list[str]:
         share = bar.ns / fall.measured_ns
         drawn = "#" * round(max(share, 0) * 36)
         text.append(f"  {bar.ms:>10,.3f} ms {share:>6.1%}  {bar.part:<19}{drawn}".rstrip())
+    if fall.bars[-1].ns < 0:
+        text.append("  A term above is too high for this host, mostly a foreign all-reduce: measure it.")
     text += ["", "What each part points at (uncork explain CHECK):"]
     for bar in fall.bars:
         if bar.ns:
