@@ -17,13 +17,13 @@ def failures(host: str, id: str):
 
 
 CURES = [
-    ("driver/modes", "driver.persistence", [Change("nvml", "GPU-0:persistence", "1", "0")]),
-    ("driver/modes", "driver.compute-mode", [Change("nvml", "GPU-0:compute_mode", "0", "3")]),
-    ("power/limit", "power.gpu-power-limit", [Change("nvml", "GPU-0:power_limit_mw", "600000", "300000")]),
+    ("driver/modes", "driver.persistence", [Change("nvml", f"{GPU}:persistence", "1", "0")]),
+    ("driver/modes", "driver.compute-mode", [Change("nvml", f"{GPU}:compute_mode", "0", "3")]),
+    ("power/limit", "power.gpu-power-limit", [Change("nvml", f"{GPU}:power_limit_mw", "600000", "300000")]),
     (
         "power/locked",
         "power.gpu-clock-lock",
-        [Change("nvml", "GPU-0:application_clocks_mhz", "12481,2430", "12481,1200")],
+        [Change("nvml", f"{GPU}:application_clocks_mhz", "12481,2430", "12481,1200")],
     ),
     ("pcie/acs", "pcie.acs-redirect", [Change("pci_acs", "0000:03:00.0", "0x00", "0x0c")]),
     ("pcie/read-request", "pcie.max-read-request", [Change("pci_mrrs", GPU, "512", "128")]),

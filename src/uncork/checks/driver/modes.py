@@ -33,10 +33,10 @@ from uncork.model.unknown import is_unknown
 
 
 def nvml_target(gpu: Gpu, setting: str) -> str | None:
-    """The address that the nvml knob knows: the UUID, else the bus address."""
-    if not is_unknown(gpu.uuid):
-        return f"{gpu.uuid}:{setting}"
-    return None if is_unknown(gpu.bdf) else f"{gpu.bdf}:{setting}"
+    """The address that the nvml knob knows: the bus address, which a snapshot keeps, else the UUID."""
+    if not is_unknown(gpu.bdf):
+        return f"{gpu.bdf}:{setting}"
+    return None if is_unknown(gpu.uuid) else f"{gpu.uuid}:{setting}"
 
 
 def nvml_change(gpu: Gpu, setting: str, want: str, before: str) -> Change | None:
