@@ -196,7 +196,7 @@ def _waterfall(fall: Waterfall) -> list[str]:
         drawn = "#" * round(max(share, 0) * 36)
         text.append(f"  {bar.ms:>10,.3f} ms {share:>6.1%}  {bar.part:<19}{drawn}".rstrip())
     if fall.bars[-1].ns < 0:
-        text.append("  A term above is too high for this host, mostly a foreign all-reduce: measure it.")
+        text.append("  A term above is too high for this host, often a foreign all-reduce: measure.")
     text += ["", "What each part points at (uncork explain CHECK):"]
     for bar in fall.bars:
         if bar.ns:
