@@ -115,11 +115,13 @@ def main() -> int:
             print(f"       also     {', '.join(one.also)}")
     scored = [one for one in outcomes if not one.weak]
     green = sum(one.green for one in scored)
-    expected = sum(len(one.failed) + len(one.unknown) + len(one.missing) for one in scored)
+    fail, unknown, missing, wrong = (
+        sum(len(getattr(one, name)) for one in scored)
+        for name in ("failed", "unknown", "missing", "forbidden")
+    )
     print(
-        f"\n{green} of {len(scored)} scored cases; of {expected} expected ids {sum(len(one.failed) for one in scored)} fail, "
-        f"{sum(len(one.unknown) for one in scored)} unknown with what would settle them, "
-        f"{sum(len(one.missing) for one in scored)} missing; {sum(len(one.forbidden) for one in scored)} false."
+        f"\n{green} of {len(scored)} scored cases; of {fail + unknown + missing} expected ids {fail} fail, "
+        f"{unknown} unknown with what would settle them, {missing} missing; {wrong} false."
     )
     return 0 if green == len(scored) else 1
 

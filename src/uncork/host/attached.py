@@ -63,6 +63,10 @@ class AttachedHost:
         self._tree = any("sos_commands/" in file.name for file in pile.files)
         for file in pile.files:
             self._take(file)
+        if any(path.startswith("/sys/fs/cgroup/cpu.") for path in (*self._files, *self._derived)):
+            # Read at the root of what the reporter sees: in a container its own group, the only one shown.
+            self._derived.setdefault("/proc/self/cgroup", "0::/\n")
+            self._derived.setdefault("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
 
     def _take(self, file: Attachment) -> None:
         text = plain(file.data)

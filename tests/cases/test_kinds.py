@@ -1,0 +1,42 @@
+"""Kinds of trouble as people attach them, beside the public cases: other wording, other tools, other layouts.
+
+`kinds.txt` holds blocks of `#### ID: title` with files behind `== name`. The id must be answered *fail*.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from uncork.audit import audit
+from uncork.host.attached import AttachedHost
+from uncork.host.recording import RecordingHost
+from uncork.model.findings import Answer
+
+
+def _blocks():
+    text = (Path(__file__).parent / "kinds.txt").read_text(encoding="utf-8")
+    for block in text.split("#### ")[1:]:
+        head, _, body = block.partition("\n")
+        id, _, title = head.partition(": ")
+        files, name = {}, ""
+        for line in body.split("\n"):
+            if line.startswith("== ") and not line.endswith("=="):
+                name = line[3:]
+                files[name] = []
+            elif name:
+                files[name].append(line)
+        yield id, title, {name: "\n".join(lines) + "\n" for name, lines in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("id", "title", "files"), [pytest.param(*one, id=f"{one[0]}: {one[1]}") for one in _blocks()]
+)
+def test_a_kind_of_trouble_is_found_in_what_people_attach(tmp_path, id, title, files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    found = audit(RecordingHost(AttachedHost([tmp_path])))
+
+    answers = {(one.answer, one.reason or one.says) for one in found.results if one.id == id}
+    assert Answer.FAIL in {answer for answer, _ in answers}, answers
+    assert {name: ending for name, ending in found.explorers.items() if "crashed" in ending} == {}
