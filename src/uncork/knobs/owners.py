@@ -2,6 +2,8 @@
 
 import glob
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # The kernel cuts a process name to 15 characters.
@@ -25,15 +27,38 @@ SYSCTL_FILES = (
 )
 
 
+_remembered: dict[str, set[str]] | None = None
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Look through the processes once for all the targets of a group: a big host has thousands of both."""
+    global _remembered
+    was, _remembered = _remembered, {}
+    try:
+        yield
+    finally:
+        _remembered = was
+
+
 def running(root: str, *names: str) -> tuple[str, ...]:
     """Those of the named daemons that run now."""
+    seen = _daemons(root)
+    return tuple(_with_profile(root, name) for name in names if name in seen)
+
+
+def _daemons(root: str) -> set[str]:
+    if _remembered is not None and root in _remembered:
+        return _remembered[root]
     seen = set()
     for path in glob.glob(root + "/proc/[0-9]*/comm"):
         try:
             seen.add(DAEMONS.get(Path(path).read_text(encoding="utf-8", errors="replace").strip(), ""))
         except OSError:
             continue  # the process ended while we looked
-    return tuple(_with_profile(root, name) for name in names if name in seen)
+    if _remembered is not None:
+        _remembered[root] = seen
+    return seen
 
 
 def _with_profile(root: str, name: str) -> str:

@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from typing import Any
 
 Recipe = dict[str, Any]
@@ -113,9 +114,19 @@ def _hold(path: str, value: str) -> None:
         os.set_inheritable(handle, True)
         null = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
         argv = [sys.executable, "-I", "-S", "-c", HOLDER, MARK, path, value]
-        os.posix_spawn(sys.executable, argv, {}, file_actions=null, setsid=True)
+        pid = os.posix_spawn(sys.executable, argv, {}, file_actions=null, setsid=True)
     finally:
         os.close(handle)
+    _await_name(path, pid)
+
+
+def _await_name(path: str, pid: int) -> None:
+    """The spawn returns when exec has begun; a moment passes until /proc shows the new command line."""
+    end_s = time.monotonic() + HOLDER_END_MS / 1000
+    while pid not in [holder for holder, _ in holders(path)]:
+        if time.monotonic() > end_s:
+            raise OSError(errno.ETIMEDOUT, f"process {pid} was started to hold the request and is not seen")
+        time.sleep(0.001)
 
 
 def _end(pid: int) -> None:
