@@ -369,3 +369,33 @@ def test_confirm_against_expiry_has_one_winner_each_time(tmp_path, times):
     assert set(winners) <= {(1, 0), (0, 1)}
     assert chain.broken(world.store.db) == []
     world.store.close()
+
+
+STAND_IN = """#!/bin/sh
+# A stand-in for systemd-run: waits as a timer would, then runs the command away from its caller.
+echo "$@" > "{folder}/called"
+while [ "${{1#--}}" != "$1" ]; do
+    case "$1" in --on-active=*) wait="${{1#--on-active=}}" ;; esac
+    shift
+done
+(sleep "${{wait%s}}"; exec "$@") > "{folder}/said" 2>&1 < /dev/null &
+"""
+
+
+def test_what_systemd_is_told_to_run_undoes_the_group(world, tmp_path, monkeypatch):
+    """With a stand-in for systemd-run, which no machine of these tests has as its first process."""
+    tool = tmp_path / "bin/systemd-run"
+    tool.parent.mkdir()
+    tool.write_text(STAND_IN.format(folder=tmp_path), encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+
+    def arm(folder, db, txn, deadline_boot_ns):
+        return guard._arm_systemd(guard.command(folder, db, txn), txn, deadline_boot_ns)
+
+    applied = apply_step(world.store, world.step(), knobs=world.knobs(), guard=arm, hold_s=1)
+    assert guard_of(world) == f"systemd:uncork-revert-{applied.txn}.timer"
+
+    assert until(lambda: world.hold_state() == "undone")
+    assert world.values() == ["0", "0", "0"]
+    assert (tmp_path / "said").read_text(encoding="utf-8") == ""

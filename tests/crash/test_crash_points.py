@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from world import (
     values,
 )
 
-from uncork.apply import hold, persist, transaction
+from uncork.apply import guard, hold, persist, transaction
 from uncork.apply.recover import recover
 from uncork.apply.rollback import rollback
 from uncork.errors import BadValue
@@ -256,3 +257,24 @@ def test_a_group_that_fails_killed_at_each_point_ends_as_before(approved, live):
     assert wrong == []
     assert points > 40
     assert ends == {"pending", "reverted undone", "failed undone"}
+
+
+def test_the_copy_of_the_undo_is_whole_or_not_there(live, approved, tmp_path):
+    """Killed at each point of its installation; the next one installs it, and it runs."""
+
+    def install(folder: Path) -> None:
+        guard.program(folder / "state")
+
+    points = 0
+    for _ in each_crash(approved, live, install):
+        points += 1
+        installed = list((live / "state/revert").glob("*[0-9a-f]/revert.py"))
+        program = guard.program(live / "state")
+        assert installed in ([], [program])
+        assert len(list(program.parent.rglob("*.py"))) > 10
+    done = subprocess.run(
+        [guard.interpreter(), "-I", "-S", program, "--help"], capture_output=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert points > 5

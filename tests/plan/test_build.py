@@ -123,3 +123,17 @@ def test_a_persons_own_change_is_read_and_checked_like_any_other(knobs):
     ):
         with pytest.raises(BadInput):
             own_step(knob, target, want, knobs=knobs)
+
+
+def test_many_equal_changes_are_one_line():
+    from uncork.model.plan import PlannedChange
+    from uncork.plan.fold import fold
+
+    many = [PlannedChange("cpuidle", f"cpu{n}/state3", "1", before="0") for n in range(384)]
+    one = PlannedChange("sysctl", "vm.swappiness", "1", before="60", owners=("tuned",))
+
+    assert fold([*many, one]) == [
+        "cpu0/state3 ... cpu383/state3 (384 targets): 0 -> 1",
+        "vm.swappiness: 60 -> 1  (also set by tuned)",
+    ]
+    assert len(fold(many[:3])) == 3

@@ -63,21 +63,25 @@ def _names() -> list[str]:
 def _install(home: Path, texts: dict[str, bytes]) -> None:
     """Write the copy beside its place and rename it there, so that a half one is never run."""
     draft = home.with_name(f"{home.name}.{os.getpid()}.new")
+    try:
+        _write_copy(draft, texts)
+        reached("before-rename-revert")
+        draft.rename(home)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        if not (home / "revert.py").exists():  # else another process was first
+            raise
+    reached("after-rename-revert")
+    sync_folder(home.parent)
+
+
+def _write_copy(draft: Path, texts: dict[str, bytes]) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     for name, text in texts.items():
         _write(draft / "uncork" / name, text)
     _write(draft / "revert.py", LAUNCHER.encode())
     for place in sorted({draft, *(path.parent for path in draft.rglob("*.py"))}):
         sync_folder(place)
-    reached("before-rename-revert")
-    try:
-        draft.rename(home)
-    except OSError:
-        if not (home / "revert.py").exists():
-            raise
-        shutil.rmtree(draft)  # another process was first
-    reached("after-rename-revert")
-    sync_folder(home.parent)
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -27,7 +27,7 @@ from uncork.errors import (
     Stuck,
     UncorkError,
 )
-from uncork.knobs import KNOBS, Knob
+from uncork.knobs import KNOBS, Knob, owners
 from uncork.model.plan import Kind, PlannedChange, Step
 from uncork.model.unknown import Unknown
 from uncork.plan import approvals, database
@@ -139,7 +139,7 @@ class _Group:
         if request["op"] == "read":
             return {"value": value}
         veto = knob.veto(target, request["value"])
-        return {"value": {"owners": knob.owners(target), "veto": veto, "now": value}}
+        return {"value": {"owned": knob.owners(target), "veto": veto, "now": value}}
 
     def _read(self, change: PlannedChange) -> str:
         asked = {"op": "read", "knob": change.knob, "target": change.target}
@@ -148,23 +148,26 @@ class _Group:
 
     def _preflight(self) -> None:
         """Nothing is written where an owner has come, a veto speaks, or a value is not the approved one."""
-        for change in self.step.changes:
-            asked = {"op": "look", "knob": change.knob, "target": change.target, "value": change.want}
-            try:
-                seen = self.child.ask(asked, self.limit_s)
-            except OSError as error:
-                raise Drifted(
-                    f"{change.target} can no longer be read ({error}); nothing was changed.",
-                    next="uncork audit",
-                ) from error
-            except Hung:
-                raise Drifted(
-                    f"Reading {change.target} did not return; nothing was changed.", next="uncork audit"
-                ) from None
-            self._as_approved(change, **seen)
+        with owners.remembered():  # for the child, which is forked in here
+            for change in self.step.changes:
+                self._as_approved(change, **self._look(change))
 
-    def _as_approved(self, change: PlannedChange, owners: list[str], veto: str, now: str) -> None:
-        came = [owner for owner in owners if owner not in change.owners]
+    def _look(self, change: PlannedChange) -> dict[str, Any]:
+        asked = {"op": "look", "knob": change.knob, "target": change.target, "value": change.want}
+        try:
+            seen: dict[str, Any] = self.child.ask(asked, self.limit_s)
+        except OSError as error:
+            raise Drifted(
+                f"{change.target} can no longer be read ({error}); nothing was changed.", next="uncork audit"
+            ) from error
+        except Hung:
+            raise Drifted(
+                f"Reading {change.target} did not return; nothing was changed.", next="uncork audit"
+            ) from None
+        return seen
+
+    def _as_approved(self, change: PlannedChange, owned: list[str], veto: str, now: str) -> None:
+        came = [owner for owner in owned if owner not in change.owners]
         if came:
             raise Conflict(
                 f"{change.target} is also set by {', '.join(came)}, which was not so when this was approved;"

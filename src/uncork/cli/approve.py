@@ -16,6 +16,7 @@ def approve(
     from uncork.apply.chain import actor, who
     from uncork.cli.show import clean, console, print_json
     from uncork.plan.approvals import approve as give
+    from uncork.plan.fold import fold
     from uncork.plan.reading import to_approve
     from uncork.plan.store import Store
 
@@ -36,7 +37,6 @@ def approve(
         steps = to_approve(plan.steps)
         for step in steps:
             out.print(clean(f"{step.name}: {step.title}"))
-            for change in step.changes:
-                also = f"  (also set by {', '.join(change.owners)})" if change.owners else ""
-                out.print(clean(f"  {change.target}: {change.before} -> {change.want}{also}"))
+            for line in fold(step.changes):
+                out.print(clean(f"  {line}"))
         out.print(f"next: uncork approve {plan.digest[:8]}" if steps else "Nothing waits for an approval.")

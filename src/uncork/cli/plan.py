@@ -82,6 +82,7 @@ MARKS = {
 
 def _show(plan: "Plan") -> None:
     from uncork.cli.show import clean, console
+    from uncork.plan.fold import fold
 
     out = console()
     out.print(f"Plan {plan.id} of {clean(plan.host)}, revision {plan.revision}, {plan.state}")
@@ -91,8 +92,8 @@ def _show(plan: "Plan") -> None:
         out.print(line, overflow="ellipsis", no_wrap=True)
         if step.shown not in ("pending", "ready") or note:
             out.print(f"       {step.shown}" + (f": {clean(note)}" if note else ""))
-        for change in step.changes if step.status == "pending" else ():
-            out.print(f"       {clean(change.target)}: {clean(change.before or '?')} -> {clean(change.want)}")
+        for change in fold(step.changes) if step.status == "pending" else ():
+            out.print(f"       {clean(change)}")
     if plan.deferred:
         out.print(f"Not in this plan ({len(plan.deferred)}):")
         for one in plan.deferred:

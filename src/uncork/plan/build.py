@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from uncork.checks import CHECKS
 from uncork.errors import BadInput
-from uncork.knobs import KNOBS, Knob
+from uncork.knobs import KNOBS, Knob, owners
 from uncork.model.findings import Answer, Audit, Change, ChangeClass, Priority, Result
 from uncork.model.plan import Deferred, Kind, Need, PlanDraft, PlannedChange, StepDraft
 from uncork.model.unknown import Unknown
@@ -23,24 +23,25 @@ def build(audit: Audit, *, knobs: Mapping[str, Knob] = KNOBS) -> PlanDraft:
     about: dict[str, list[Result]] = {}
     deferred: list[Deferred] = []
     taken: set[tuple[str, str]] = set()
-    for result in audit.results:
-        if result.answer is not Answer.FAIL:
-            continue
-        changes = result.changes or ((result.change,) if result.change else ())
-        if result.change_class is not ChangeClass.RUNTIME or not changes:
-            deferred.append(_defer(result, _why_deferred(result)))
-            continue
-        for change in changes:
-            planned, why_not = read_targets(change, knobs, finding=result.id)
-            if why_not:
-                deferred.append(_defer(result, why_not))
-            for one in planned:
-                if (one.knob, one.target) not in taken:
-                    taken.add((one.knob, one.target))
-                    name = f"apply-{result.dimension}-{one.knob}"
-                    groups.setdefault(name, []).append(one)
-                    if result not in about.setdefault(name, []):
-                        about[name].append(result)
+    with owners.remembered():
+        for result in audit.results:
+            if result.answer is not Answer.FAIL:
+                continue
+            changes = result.changes or ((result.change,) if result.change else ())
+            if result.change_class is not ChangeClass.RUNTIME or not changes:
+                deferred.append(_defer(result, _why_deferred(result)))
+                continue
+            for change in changes:
+                planned, why_not = read_targets(change, knobs, finding=result.id)
+                if why_not:
+                    deferred.append(_defer(result, why_not))
+                for one in planned:
+                    if (one.knob, one.target) not in taken:
+                        taken.add((one.knob, one.target))
+                        name = f"apply-{result.dimension}-{one.knob}"
+                        groups.setdefault(name, []).append(one)
+                        if result not in about.setdefault(name, []):
+                            about[name].append(result)
     applies = tuple(_apply_step(name, changes, about[name]) for name, changes in groups.items())
     return PlanDraft(audit.host, chain(applies), tuple(dict.fromkeys(deferred)))
 
@@ -193,11 +194,11 @@ def read_targets(
         elif knob.scope(target) != "runtime":
             why_not = f"{target} takes effect later ({knob.scope(target)})"
         elif not knob.same(change.want, before):
-            owners = knob.owners(target)
+            owned = knob.owners(target)
             planned.append(
                 PlannedChange(
                     *(change.knob, target, change.want, before, knob.risk(target), knob.scope(target)),
-                    owners=owners,
+                    owners=owned,
                     findings=(finding,) if finding else (),
                 )
             )
