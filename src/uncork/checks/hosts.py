@@ -30,6 +30,15 @@ def known(value: Value | Unknown) -> Value:
     return value
 
 
+def whole(value: str | Unknown, where: str) -> int:
+    """A whole number of a setting; raises UnknownValue where it is none or could not be read."""
+    text = known(value)
+    try:
+        return int(text)
+    except ValueError:
+        raise UnknownValue(f"{where} holds no number: {text[:40]!r}") from None
+
+
 def one_node(facts: Facts) -> str:
     """Why questions of placement do not arise, or an empty text."""
     nodes = [node for node in facts.numa.nodes if is_unknown(node.cpus) or node.cpus]

@@ -18,7 +18,7 @@ from uncork.checks import RUNTIME, Verdict, declare, fails, not_applicable, pass
 from uncork.checks.hosts import known
 from uncork.model.facts import Facts
 from uncork.model.findings import Change, ChangeClass, Evidence, Priority
-from uncork.model.unknown import Unknown, is_unknown
+from uncork.model.unknown import Unknown, UnknownValue, is_unknown
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -74,6 +74,14 @@ def last_at_least(number: int) -> Rule:
     )
 
 
+def holds(rule: Rule, now: str, where: str) -> bool:
+    """Whether a value keeps a rule; raises UnknownValue for a text that is no value of that kind."""
+    try:
+        return rule.holds(now)
+    except (ValueError, IndexError):
+        raise UnknownValue(f"{where} holds no value of its kind: {now[:40]!r}") from None
+
+
 def always(facts: Facts) -> str:
     """The setting applies on every host."""
     return ""
@@ -121,7 +129,7 @@ def judge_setting(row: Setting, facts: Facts) -> Iterator[Verdict]:
         return
     now = re.sub(r"\s+", " ", known(value)).strip()
     evidence = (Evidence(source_of(row), now),)
-    if row.rule.holds(now):
+    if holds(row.rule, now, row.target):
         yield passes(row.right or f"{row.target} is {now}", evidence=evidence)
         return
     change = Change(row.knob, row.target, row.rule.want(now), before=now) if row.planned else None

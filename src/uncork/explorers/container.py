@@ -157,7 +157,8 @@ def _gpu_functions(host: Host) -> int | Unknown:
     for name in names:
         kind = reading.text(host, f"/sys/bus/pci/devices/{name}/class")
         if not isinstance(kind, Unknown) and (kind.startswith(("0x03", "0x1200"))):
-            count += reading.text(host, f"/sys/bus/pci/devices/{name}/vendor") in _GPU_VENDORS
+            vendor = reading.text(host, f"/sys/bus/pci/devices/{name}/vendor")
+            count += not isinstance(vendor, Unknown) and vendor in _GPU_VENDORS
     return count
 
 

@@ -152,6 +152,8 @@ def _topology(host: Host) -> tuple[int | Unknown, int | Unknown]:
             continue
         groups += 1
         left -= set(shared) | {cpu}
+    if not packages:
+        return _topology_said(host)
     return len(packages), groups or Unknown("the caches show no third level", absent=True)
 
 

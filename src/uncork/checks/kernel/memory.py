@@ -4,7 +4,18 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import INFO, P0, P1, P2, RUNTIME, Verdict, check, fails, not_applicable, passes
-from uncork.checks.hosts import known, moved, no_process, no_swap, one_node, seen, serving, sizes, subject
+from uncork.checks.hosts import (
+    known,
+    moved,
+    no_process,
+    no_swap,
+    one_node,
+    seen,
+    serving,
+    sizes,
+    subject,
+    whole,
+)
 from uncork.model.facts import Facts
 from uncork.model.findings import Change, Evidence
 from uncork.model.unknown import is_unknown
@@ -40,7 +51,7 @@ def numa_balancing(facts: Facts) -> Iterator[Verdict]:
     if not caught and (reason := one_node(facts)):
         yield not_applicable(reason)
         return
-    mask = int(value)
+    mask = whole(value, "kernel.numa_balancing")
     evidence = seen("/proc/sys/kernel/numa_balancing", value)
     if not mask & 1:
         yield passes("NUMA balancing is off", evidence=evidence)
@@ -224,8 +235,8 @@ def dirty_writeback(facts: Facts) -> Iterator[Verdict]:
     if memory < 512 << 30:
         yield not_applicable("less than 512 GiB of memory")
         return
-    limit = int(facts.kernel.sysctls["vm.dirty_bytes"])
-    ratio = int(facts.kernel.sysctls["vm.dirty_ratio"])
+    limit = whole(facts.kernel.sysctls["vm.dirty_bytes"], "vm.dirty_bytes")
+    ratio = whole(facts.kernel.sysctls["vm.dirty_ratio"], "vm.dirty_ratio")
     allowed = limit or memory * ratio // 100
     io = facts.kernel.pressure["io"]
     dirty = facts.kernel.memory_bytes.get("Dirty", 0)
@@ -277,7 +288,7 @@ def max_map_count(facts: Facts) -> Iterator[Verdict]:
     if reason := no_process(facts):
         yield not_applicable(reason)
         return
-    limit = int(facts.kernel.sysctls["vm.max_map_count"])
+    limit = whole(facts.kernel.sysctls["vm.max_map_count"], "vm.max_map_count")
     for process in serving(facts):
         share = process.map_count / limit
         evidence = seen(f"/proc/{process.pid}/maps, vm.max_map_count", f"{process.map_count} of {limit}")

@@ -98,8 +98,8 @@ def printk_flood(facts: Facts) -> Iterator[Verdict]:
     levels = facts.kernel.sysctls["kernel.printk"]
     change = None
     if not is_unknown(words) and any(w.startswith("console=ttyS") for w in words) and not is_unknown(levels):
-        first, *rest = levels.split()
-        if int(first) > 4:
+        first, *rest = levels.split() or [""]
+        if first.isdecimal() and int(first) > 4:
             change = Change("sysctl", "kernel.printk", " ".join(["4", *rest]), before=levels)
     yield fails("the kernel log is flooded", evidence=evidence, change=change)
 

@@ -1,5 +1,6 @@
 """Sockets: backlogs, ports, connection tracking, buffers, clocks."""
 
+import re
 from collections.abc import Iterator
 
 from uncork.checks import (
@@ -15,11 +16,11 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.hosts import known, moved, no_server, one_machine, one_node, seen, spread
-from uncork.checks.settings import Setting, at_least, declare_setting, exactly, last_at_least
+from uncork.checks.hosts import known, moved, no_server, one_machine, one_node, seen, spread, whole
+from uncork.checks.settings import Setting, at_least, declare_setting, exactly, holds, last_at_least
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
-from uncork.model.unknown import is_unknown
+from uncork.model.unknown import UnknownValue, is_unknown
 
 BUFFER_BYTES = 16 << 20
 
@@ -87,7 +88,7 @@ def core_buffers(facts: Facts) -> Iterator[Verdict]:
     changes = []
     for key, rule in rows:
         value = known(facts.network.sysctls[key])
-        if not rule.holds(value):
+        if not holds(rule, value, key):
             changes.append(Change("sysctl", key, rule.want(value), before=value))
     text = ", ".join(f"{key}={facts.network.sysctls[key]}" for key, _ in rows)
     if changes:
@@ -117,9 +118,9 @@ def backlog(facts: Facts) -> Iterator[Verdict]:
     queue = known(facts.network.sysctls["net.core.somaxconn"])
     drops = facts.network.listen
     now = 0 if is_unknown(drops) else sum(moved(counter) for counter in drops.values())
-    whole = "?" if is_unknown(drops) else sum(counter.after for counter in drops.values())
-    evidence = seen("net.core.somaxconn, /proc/net/netstat", f"{queue}; {whole} drops since boot, +{now} now")
-    if int(queue) < 4096:
+    total = "?" if is_unknown(drops) else sum(counter.after for counter in drops.values())
+    evidence = seen("net.core.somaxconn, /proc/net/netstat", f"{queue}; {total} drops since boot, +{now} now")
+    if whole(queue, "somaxconn") < 4096:
         change = Change("sysctl", "net.core.somaxconn", "4096", before=queue)
         yield fails(f"accept queues hold {queue} connections at most", evidence=evidence, change=change)
     elif now:
@@ -139,7 +140,10 @@ def local_ports(facts: Facts) -> Iterator[Verdict]:
     Source: Linux networking/ip-sysctl.rst, ip_local_port_range and tcp_tw_reuse
     """
     span = known(facts.network.sysctls["net.ipv4.ip_local_port_range"])
-    low, high = (int(word) for word in span.split())
+    words = span.split()
+    if len(words) != 2:
+        raise UnknownValue(f"ip_local_port_range holds no range: {span[:40]!r}")
+    low, high = (whole(word, "ip_local_port_range") for word in words)
     waiting = known(facts.network.sockets).get("TCP tw", 0)
     evidence = seen("/proc/net/sockstat", f"{waiting} in TIME_WAIT of {high - low + 1} ports")
     if waiting > (high - low + 1) / 2:
@@ -167,7 +171,8 @@ def conntrack(facts: Facts) -> Iterator[Verdict]:
     if not is_unknown(events) and events.conntrack_full:
         change = None
         if not is_unknown(limit):
-            change = Change("sysctl", "net.netfilter.nf_conntrack_max", str(int(limit) * 2), before=limit)
+            want = str(whole(limit, "nf_conntrack_max") * 2)
+            change = Change("sysctl", "net.netfilter.nf_conntrack_max", want, before=limit)
         yield fails(
             "the table was full: packets were dropped",
             evidence=seen("kernel log", events.conntrack_full[-1]),
@@ -177,8 +182,8 @@ def conntrack(facts: Facts) -> Iterator[Verdict]:
     if is_unknown(limit) and limit.absent:
         yield not_applicable("connections are not tracked")
         return
-    top = int(known(limit))
-    count = int(known(facts.network.sysctls["net.netfilter.nf_conntrack_count"]))
+    top = whole(limit, "nf_conntrack_max")
+    count = whole(facts.network.sysctls["net.netfilter.nf_conntrack_count"], "nf_conntrack_count")
     evidence = seen("/proc/sys/net/netfilter", f"{count} of {top}")
     if top and count > 0.8 * top:
         change = Change("sysctl", "net.netfilter.nf_conntrack_max", str(top * 2), before=str(top))
@@ -204,7 +209,7 @@ def packet_steering(facts: Facts) -> Iterator[Verdict]:
     cpus = {node.number: known(node.cpus) for node in known(facts.numa.nodes)}
     asked = False
     for card in known(facts.network.interfaces):
-        steered = [mask for mask in card.rps if mask.strip("0,")]
+        steered = [mask for mask in card.rps if mask.strip("0,") and re.fullmatch(r"[0-9a-f,]+", mask)]
         if not steered or is_unknown(card.numa_node) or card.numa_node not in cpus:
             continue
         asked = True
