@@ -5,6 +5,7 @@ Format: 8 bytes of little-endian length, then that many bytes of JSON (huggingfa
 
 import re
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -204,10 +205,25 @@ def _module(name: str) -> str:
     return canonical(_TAIL.sub("", name))
 
 
-def _modules(headers: list[Header], layers: int) -> dict[tuple[str, bool], list[_Group]]:
-    """Groups by module; a checkpoint has ten thousands of tensors and a few dozen of these."""
-    found: dict[tuple[str, str, bool], _Group] = {}
+def _experts_together(headers: list[Header]) -> Iterable[Header]:
+    """One entry for the same tensor of all experts of a layer: nearly all of a mixture's tensors."""
+    found: dict[tuple[str, str, str], Header] = {}
     for header in headers:
+        before, _, after = header.name.partition(".experts.")
+        number, _, rest = after.partition(".")
+        key = (before, rest, header.dtype) if number.isdigit() else (header.name, "", header.dtype)
+        known = found.get(key)
+        if known is None:
+            found[key] = Header(header.name, header.dtype, header.bytes)
+        else:
+            known.bytes += header.bytes
+    return found.values()
+
+
+def _modules(headers: list[Header], layers: int) -> dict[tuple[str, bool], list[_Group]]:
+    """Groups by module; a checkpoint has a hundred thousand tensors and a few dozen of these."""
+    found: dict[tuple[str, str, bool], _Group] = {}
+    for header in _experts_together(headers):
         fields = header.name.split(".")
         numbers = [field for field in fields if field.isdigit()]
         mtp = "mtp" in fields or (bool(numbers) and int(numbers[0]) >= layers and "layers" in fields)
