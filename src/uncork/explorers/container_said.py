@@ -15,7 +15,7 @@ _SHARED_MEMORY = re.compile(
     r"posix_fallocate failed|[Ee]rror while creating shared memory segment|/dev/shm/nccl\S* .*(No space|failed)"
     r"|insufficient shared memory \(shm\)|[Bb]us error.*shared memory|No space left on device.*/dev/shm/"
 )
-_REGISTER = re.compile(r"ibv_reg_\w*mr\w* failed|reg_mr.*Cannot allocate memory", re.I)
+_REGISTER = re.compile(r"ibv_(?:reg_\w*mr|create_[cq]\w)\w* failed|reg_mr.*Cannot allocate memory", re.I)
 _FILES = re.compile(r"Too many open files|\[Errno 24\]|EMFILE")
 _POLICY = re.compile(
     r"(set_mempolicy|mbind|get_mempolicy|move_pages|numa_\w+).*Operation not permitted", re.I

@@ -74,11 +74,25 @@ def cpu_quota(facts: Facts) -> Iterator[Verdict]:
         elif all(
             is_unknown(group.cpu_quota) and not group.cpu_quota.absent for group in known(process.cgroups)
         ):
-            yield unknown("cpu.max cannot be read", subject(process))
+            if share := _throttled_anyway(process):
+                says = f"a quota throttles it in {share:.0%} of the periods"
+                yield fails(says, subject(process), evidence=seen("cpu.stat", says))
+            else:
+                yield unknown("cpu.max cannot be read", subject(process))
         else:
             yield passes(
                 "no CPU quota", subject(process), evidence=seen(_file(process.cgroups[0], "cpu.max"), "max")
             )
+
+
+def _throttled_anyway(process: Confined) -> float:
+    """The share of periods that were throttled where cpu.max was not given; 0 where it is small or not told."""
+    shares = [
+        group.throttled.after / group.periods.after
+        for group in known(process.cgroups)
+        if not is_unknown(group.periods) and not is_unknown(group.throttled) and group.periods.after
+    ]
+    return max((share for share in shares if share >= 0.05), default=0.0)
 
 
 def _quota(facts: Facts, process: Confined, group: Cgroup) -> Verdict:

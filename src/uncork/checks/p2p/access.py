@@ -147,11 +147,11 @@ def functional(facts: Facts) -> Iterator[Verdict]:
     test = facts.p2p.test
     if not is_unknown(test) and test.passed:
         yield unknown(
-            "a copy test passed one way round; `uncork gate` checks every ordered pair at its own end"
+            "a copy test passed one way round; `uncork verify` checks every ordered pair at its own end"
         )
     else:
         yield unknown(
-            "not tested: `uncork gate` writes from each GPU into each other and reads at the far end"
+            "not tested: `uncork verify` writes from each GPU into each other and reads at the far end"
         )
 
 
@@ -184,7 +184,7 @@ def bandwidth(facts: Facts) -> Iterator[Verdict]:
         return
     best = _link_rate(facts)
     yield unknown(
-        "not measured: `uncork gate` measures each pair"
+        "not measured: `uncork verify` measures each pair"
         + (f"; the link can carry {best:.0f} GB/s" if best else "")
     )
 
@@ -221,7 +221,7 @@ def host_bandwidth(facts: Facts) -> Iterator[Verdict]:
         return
     best = _link_rate(facts)
     yield unknown(
-        "not measured: `uncork gate` measures it" + (f"; the link can carry {best:.0f} GB/s" if best else "")
+        "not measured: `uncork verify` measures it" + (f"; the link can carry {best:.0f} GB/s" if best else "")
     )
 
 

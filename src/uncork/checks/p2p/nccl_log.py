@@ -275,7 +275,7 @@ def value_check(facts: Facts) -> Iterator[Verdict]:
         )
     else:
         yield unknown(
-            "not tested: `uncork gate` runs it, or attach all_reduce_perf's output with value check"
+            "not tested: `uncork verify` runs it, or attach all_reduce_perf's output with value check"
         )
 
 

@@ -331,10 +331,10 @@ def collapse(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable("no GPUs behind several switches")
     elif switches & set(_BROADCOM) or 0x11F8 in switches:
         yield unknown(
-            "switches of a kind that did this elsewhere; only `uncork gate` shows it, by writing at once"
+            "switches of a kind that did this elsewhere; only `uncork verify` shows it, by writing at once"
         )
     else:
-        yield unknown("only `uncork gate` shows it, by writing at once")
+        yield unknown("only `uncork verify` shows it, by writing at once")
 
 
 def _big_switches(facts: Facts) -> set[int]:
