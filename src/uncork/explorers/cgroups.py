@@ -27,9 +27,10 @@ def paths(host: Host, pid: str = "self") -> dict[str, str] | Unknown:
 
 def unified(host: Host) -> bool:
     """Whether /sys/fs/cgroup is the one hierarchy of version 2 (or an attached piece of it)."""
-    return host.exists(f"{ROOT}/cgroup.controllers") is True or not isinstance(
-        host.read(f"{ROOT}/cpu.max"), Unknown
-    )
+    if host.exists(f"{ROOT}/cgroup.controllers") is True:
+        return True
+    pieces = ("cpu.max", "cpu.stat", "memory.max", "memory.events", "pids.max")
+    return not host.live and any(not isinstance(host.read(f"{ROOT}/{name}"), Unknown) for name in pieces)
 
 
 def chain(host: Host, pid: str = "self") -> tuple[Cgroup, ...] | Unknown:

@@ -16,6 +16,7 @@ from uncork.checks import (
 )
 from uncork.checks.hosts import known, seen, serving, subject
 from uncork.model.facts import Facts
+from uncork.model.facts.container import Confined
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
 
@@ -39,6 +40,12 @@ def hung_task(facts: Facts) -> Iterator[Verdict]:
         yield passes("no hung tasks", evidence=seen("kernel log", "no such line"))
 
 
+def _grouped(facts: Facts) -> tuple[Confined, ...]:
+    """Serving processes; the group whose files were attached where nothing can be seen to serve."""
+    found = serving(facts)
+    return facts.container.processes if not found and is_unknown(facts.engine.servers) else found
+
+
 @check("kernel.oom-killed", P1, SERVICE_RESTART)
 def oom_killed(facts: Facts) -> Iterator[Verdict]:
     """Nothing was killed for want of memory.
@@ -51,7 +58,7 @@ def oom_killed(facts: Facts) -> Iterator[Verdict]:
     """
     grouped = [
         (process, group.memory_events["oom_kill"])
-        for process in serving(facts)
+        for process in _grouped(facts)
         if not is_unknown(process.cgroups)
         for group in process.cgroups[:1]
         if not is_unknown(group.memory_events) and group.memory_events.get("oom_kill", 0)
