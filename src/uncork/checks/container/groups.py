@@ -231,10 +231,11 @@ def memory_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: what fills the group is page cache of weights, which is given back (counted as room here)
     Source: Linux admin-guide/cgroup-v2.rst, memory.high, memory.max and memory.events
     """
-    if reason := no_process(facts):
-        yield not_applicable(reason)
+    asked = _asked(facts)
+    if not asked:
+        yield not_applicable("no inference server runs here")
         return
-    for process in _asked(facts):
+    for process in asked:
         verdicts = [verdict for group in known(process.cgroups) if (verdict := _memory(process, group))]
         worst = next((v for v in verdicts if v.answer == "fail"), None) or (verdicts[0] if verdicts else None)
         source = _file(process.cgroups[0], "memory.max")

@@ -43,7 +43,7 @@ def hung_task(facts: Facts) -> Iterator[Verdict]:
 def _grouped(facts: Facts) -> tuple[Confined, ...]:
     """Serving processes; the group whose files were attached where nothing can be seen to serve."""
     found = serving(facts)
-    return facts.container.processes if not found and is_unknown(facts.engine.servers) else found
+    return known(facts.container.processes) if not found and is_unknown(facts.engine.servers) else found
 
 
 @check("kernel.oom-killed", P1, SERVICE_RESTART)
