@@ -1,11 +1,15 @@
 """AMD GPUs from amdgpu's sysfs; the same structs as for NVIDIA."""
 
 import re
+from typing import TYPE_CHECKING
 
 from uncork.explorers import reading
 from uncork.host import Host
-from uncork.model.facts.driver import Gpu
+from uncork.model.facts.driver import NOT_READ, Gpu
 from uncork.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from uncork.parsers.rocm import Gpu as Printed
 
 
 def gpus(host: Host, first_index: int) -> tuple[Gpu, ...]:
@@ -80,3 +84,34 @@ def _ras(host: Host, path: str) -> int | Unknown:
         return text
     match = re.search(r"ue:\s*(\d+)", text)
     return int(match[1]) if match else Unknown(f"{path} names no uncorrected errors")
+
+
+def printed(text: str) -> tuple[Gpu, ...]:
+    """The GPUs of rocm-smi's text or JSON."""
+    from uncork.parsers import rocm
+
+    return tuple(_printed(gpu) for gpu in rocm.parse(text).gpus)
+
+
+def _printed(gpu: "Printed") -> Gpu:
+    def value(name: str) -> int | Unknown:
+        match = re.match(r"\(?(\d+)", gpu.values.get(name, ""))
+        return int(match[1]) if match else NOT_READ
+
+    bus = gpu.values.get("PCI Bus", "")
+    return Gpu(
+        index=gpu.index,
+        vendor="amd",
+        name=gpu.name or NOT_READ,
+        bdf=bus.lower() if bus else NOT_READ,
+        vbios=gpu.vbios or NOT_READ,
+        perf_level=gpu.performance_level or NOT_READ,
+        memory_total_bytes=NOT_READ if gpu.memory_total_bytes is None else gpu.memory_total_bytes,
+        memory_used_bytes=value("VRAM Total Used Memory (B)"),
+        temperature_c=NOT_READ if gpu.temperature_junction_c is None else int(gpu.temperature_junction_c),
+        memory_temperature_c=value("Temperature (Sensor memory) (C)"),
+        power_mw=NOT_READ if gpu.power_average_w is None else round(gpu.power_average_w * 1000),
+        power_limit_mw=NOT_READ if gpu.power_max_w is None else round(gpu.power_max_w * 1000),
+        utilization_percent=value("GPU use (%)"),
+        link_width=NOT_READ if gpu.link_width is None else gpu.link_width,
+    )

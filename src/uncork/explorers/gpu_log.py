@@ -32,6 +32,7 @@ _KINDS: dict[str, str] = {
     "acs": r"disable_acs_redir|ACS redirect",
     "module": r"NVRM: loading NVIDIA",
     "gsp": r"GSP",
+    "guest": r"Hypervisor detected:|DMI: (?:QEMU|Amazon EC2|Microsoft Corporation Virtual|Google|VMware)",
     "aspm": r"ASPM.*(?:disabl|control)|FADT declares.*ASPM",
 }
 _ANY = re.compile("|".join(f"(?P<k{at}>{pattern})" for at, pattern in enumerate(_KINDS.values())))

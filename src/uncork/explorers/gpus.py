@@ -87,7 +87,9 @@ def _read(host: Host) -> Reading:
         return Reading(amd, "amdgpu sysfs")
     smi = host.run(("rocm-smi",)) if not host.live else Unknown("")
     if not isinstance(smi, Unknown):
-        return Reading(Unknown("rocm-smi was attached, but no GPU could be read from it"), "rocm-smi")
+        found = gpu_amd.printed(smi.stdout)
+        missing = Unknown("rocm-smi's text names no GPU")
+        return Reading(found or missing, "rocm-smi")
     return Reading(() if absent else Unknown(error), "nothing", "" if absent else error)
 
 

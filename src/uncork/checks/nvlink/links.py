@@ -74,7 +74,23 @@ def link_state(facts: Facts) -> Iterator[Verdict]:
 
 def _without_links(facts: Facts, reason: str) -> Iterator[Verdict]:
     timed = any("NVLINK query" in line for line in facts.driver.words.splitlines())
-    if (why := no_nvlink(facts)) and not timed:
+    levels = facts.p2p.levels
+    cells = (
+        []
+        if is_unknown(levels)
+        else [c for row in levels for c in row if c is not None and not is_unknown(c)]
+    )
+    fabric = [name for name in named(facts) if expected_nvlinks(name) is not None]
+    if fabric and len(cells) > 1 and not any(cell.startswith("NV") for cell in cells):
+        shown = evidence("topo -m", ", ".join(sorted(set(cells))))
+        yield fails(
+            f"{fabric[0]} has {expected_nvlinks(fabric[0])} NVLinks, and no pair uses one", evidence=shown
+        )
+    elif any(cell.startswith("NV") for cell in cells):
+        yield unknown(
+            "pairs are joined by NVLink; attach `nvidia-smi nvlink -s` to see whether every link is up"
+        )
+    elif (why := no_nvlink(facts)) and not timed:
         yield not_applicable(why)
     else:
         raise UnknownValue(f"{reason}: attach `nvidia-smi nvlink -s`")

@@ -179,6 +179,12 @@ def bandwidth(facts: Facts) -> Iterator[Verdict]:
                 evidence=lines("bandwidth", shown),
             )
             return
+        if slow := _slow_gpu(test.bandwidth):
+            yield fails(slow, evidence=evidence("p2pBandwidthLatencyTest", slow))
+            return
+        if slow := _staged(test.bandwidth, test.access):
+            yield fails(slow, evidence=evidence("p2pBandwidthLatencyTest", slow))
+            return
     if reason := single(facts):
         yield not_applicable(reason)
         return
@@ -187,6 +193,42 @@ def bandwidth(facts: Facts) -> Iterator[Verdict]:
         "not measured: `uncork verify` measures each pair"
         + (f"; the link can carry {best:.0f} GB/s" if best else "")
     )
+
+
+Tables = tuple[tuple[str, dict[tuple[int, int], float]], ...]
+
+
+def _slow_gpu(tables: Tables) -> str:
+    """A GPU whose best pair is far below everybody else's: its own link lost lanes or a generation."""
+    for title, cells in tables:
+        if "Bandwidth" not in title or "Disabled" in title:
+            continue
+        best: dict[int, float] = {}
+        for (a, b), rate in cells.items():
+            if a != b:
+                best[a] = max(rate, best.get(a, 0.0))
+        if len(best) < 3:
+            continue
+        middle = sorted(best.values())[len(best) // 2]
+        slow = {gpu: rate for gpu, rate in best.items() if rate < 0.6 * middle}
+        if slow and len(slow) < len(best) / 2:
+            gpu, rate = next(iter(slow.items()))
+            return f"GPU {gpu} reaches {rate:g} GB/s at best, the others {middle:g}"
+    return ""
+
+
+def _staged(tables: Tables, access: dict[tuple[int, int], bool]) -> str:
+    """Pairs that have peer access and take the time of a way through host memory (more than 8 us for a write)."""
+    for title, cells in tables:
+        if "Latency" not in title or "Enabled" not in title:
+            continue
+        slow = [
+            (pair, us) for pair, us in cells.items() if pair[0] != pair[1] and access.get(pair) and us > 8.0
+        ]
+        if slow:
+            (a, b), us = slow[0]
+            return f"GPU {a} to GPU {b} takes {us:g} us with peer access: it goes through host memory"
+    return ""
 
 
 def _concurrent(line: str) -> bool:
@@ -221,7 +263,8 @@ def host_bandwidth(facts: Facts) -> Iterator[Verdict]:
         return
     best = _link_rate(facts)
     yield unknown(
-        "not measured: `uncork verify` measures it" + (f"; the link can carry {best:.0f} GB/s" if best else "")
+        "not measured: `uncork verify` measures it"
+        + (f"; the link can carry {best:.0f} GB/s" if best else "")
     )
 
 

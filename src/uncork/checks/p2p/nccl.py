@@ -235,6 +235,11 @@ def custom_allreduce(facts: Facts) -> Iterator[Verdict]:
             yield passes("as the engine chooses", subject)
     if wide:
         return
+    off = () if is_unknown(facts.engine.signs) else facts.engine.signs.get("custom-allreduce-off", ())
+    if off:
+        words = "off, as it must be while peer access is in doubt" if doubt else "the log says that it is off"
+        yield passes(words) if doubt else fails(words, priority=P2, evidence=lines("engine log", off))
+        return
     if not is_unknown(facts.engine.servers) and not servers and not doubt:
         yield not_applicable("no server here spreads over GPUs")
     elif doubt and "custom_allreduce_active" in facts.driver.stated:

@@ -52,19 +52,35 @@ def iommu(facts: Facts) -> Iterator[Verdict]:
     if not is_unknown(machine) and machine == "aarch64":
         yield not_applicable("Grace and other Arm hosts translate on purpose")
         return
-    cmdline = "" if is_unknown(facts.pcie.cmdline) else facts.pcie.cmdline
-    words = {word for word in cmdline.split() if "iommu" in word}
+    words = _words(facts)
     if words & {"iommu=pt", "iommu.passthrough=1", "iommu=off", "amd_iommu=off", "intel_iommu=off"}:
         yield passes(" ".join(sorted(words)), evidence=evidence("/proc/cmdline", " ".join(sorted(words))))
         return
-    faults = () if is_unknown(facts.driver.log) else facts.driver.log.get("iommu-fault", ())
-    if faults:
-        yield fails("an IOMMU translates, and refuses DMA", evidence=lines("dmesg", faults))
+    faults, ours = _faults(facts)
+    if ours:
+        yield fails("an IOMMU translates, and refuses DMA of GPUs", evidence=lines("dmesg", faults))
         return
     if not is_unknown(facts.pcie.devices) and facts.pcie.source == "sysfs":
         yield from _by_groups(facts)
         return
     yield from _from_words(facts)
+
+
+def _words(facts: Facts) -> set[str]:
+    """Words of the command line about the IOMMU."""
+    cmdline = "" if is_unknown(facts.pcie.cmdline) else facts.pcie.cmdline
+    return {word for word in cmdline.split() if "iommu" in word}
+
+
+def _faults(facts: Facts) -> tuple[tuple[str, ...], list[str]]:
+    """Lines in which the IOMMU refuses DMA, and the GPUs among the devices they name (all, where none is known)."""
+    faults = () if is_unknown(facts.driver.log) else facts.driver.log.get("iommu-fault", ())
+    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in gpu_devices(facts)}
+    if not is_unknown(facts.driver.gpus):
+        cards |= {gpu.bdf for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
+    named = {bdf for line in faults for bdf in addresses(line)}
+    ours = {bdf for line in faults if "nvidia " in line or "amdgpu " in line for bdf in addresses(line)}
+    return faults, sorted(ours | (named & cards if cards else named))
 
 
 def _by_groups(facts: Facts) -> Iterator[Verdict]:
@@ -76,9 +92,8 @@ def _by_groups(facts: Facts) -> Iterator[Verdict]:
     def judge(device: PciDevice) -> Iterator[Verdict]:
         kind = known(device.iommu_type)
         if kind.startswith("DMA"):
-            yield fails(
-                f"DMA is translated ({kind})", device.bdf, evidence=evidence("iommu_group/type", kind)
-            )
+            shown = evidence("iommu_group/type", kind)
+            yield fails(f"DMA is translated ({kind})", device.bdf, priority=_weight(facts), evidence=shown)
         else:
             yield passes("no translation" if kind else "no IOMMU", device.bdf)
 
@@ -104,6 +119,19 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
             priority=_weight(facts),
             evidence=evidence("dmesg", "Default domain type: Translated"),
         )
+        return
+    if not is_unknown(facts.pcie.iommu_default):
+        words = "the kernel passes DMA through" if facts.pcie.iommu_default == "identity" else "no IOMMU"
+        yield passes(words, evidence=evidence("dmesg", f"default domain: {facts.pcie.iommu_default}"))
+        return
+    asked = [
+        word
+        for word in _words(facts)
+        if word in ("intel_iommu=on", "amd_iommu=on", "iommu=on", "iommu=force")
+    ]
+    if asked:
+        words = f"{asked[0]} without iommu=pt: the kernel translates DMA"
+        yield fails(words, priority=_weight(facts), evidence=evidence("/proc/cmdline", " ".join(asked)))
         return
     listed = facts.pcie.iommus
     if not is_unknown(listed) and listed:
@@ -132,11 +160,7 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
             evidence=lines("as reported", (*wrong, *facts.p2p.hung)),
         )
     else:
-        raise UnknownValue(
-            facts.pcie.iommu_default.reason
-            if is_unknown(facts.pcie.iommu_default)
-            else "the IOMMU's mode is not told"
-        )
+        raise UnknownValue("the IOMMU's mode is not told: attach /proc/cmdline and dmesg")
 
 
 @check("pcie.iommu-faults", P0, REBOOT)
@@ -150,13 +174,8 @@ def iommu_faults(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the device named is no GPU and no NIC of theirs
     Source: Linux amd_iommu and dmar messages; NCCL user guide; PyTorch issue 84803
     """
-    log = known(facts.driver.log)
-    faults = log.get("iommu-fault", ())
-    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in gpu_devices(facts)}
-    if not is_unknown(facts.driver.gpus):
-        cards |= {gpu.bdf for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
-    named = {bdf for line in faults for bdf in addresses(line)}
-    ours = sorted(named & cards) if cards else sorted(named)
+    known(facts.driver.log)
+    faults, ours = _faults(facts)
     if ours:
         yield fails(f"refused DMA of {', '.join(ours[:8])}", evidence=lines("dmesg", faults))
     elif faults:

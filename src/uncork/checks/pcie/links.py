@@ -28,7 +28,13 @@ LANE_GB_S = {2.5: 0.25, 5.0: 0.5, 8.0: 0.985, 16.0: 1.969, 32.0: 3.938, 64.0: 7.
 
 
 def endpoints(facts: Facts) -> tuple[PciDevice, ...]:
-    """GPUs, NICs and NVMe drives that have a PCIe link, and fragments of text about one."""
+    """GPUs, NICs and NVMe drives that have a PCIe link, and fragments of text about one.
+
+    None where nothing lists the bus but a driver tells of its own GPUs' links; raises UnknownValue without either.
+    """
+    told = not is_unknown(facts.driver.gpus) and any(not is_unknown(g.link_width) for g in facts.driver.gpus)
+    if is_unknown(facts.pcie.devices) and told:
+        return ()
     return tuple(d for d in facts.pcie.devices if d.kind in (*_ENDPOINTS, "fragment"))
 
 
@@ -87,6 +93,49 @@ def width(facts: Facts) -> Iterator[Verdict]:
             )
 
     yield from each(endpoints(facts), subject, judge)
+    yield from each(_told_by_driver(facts, "width"), subject_of, _width_of)
+
+
+def _told_by_driver(facts: Facts, what: str) -> list[Gpu]:
+    """GPUs whose link only their driver tells: where no lspci or sysfs was given."""
+    if is_unknown(facts.driver.gpus):
+        return []
+    seen = set()
+    if not is_unknown(facts.pcie.devices):
+        seen = {
+            d.bdf for d in facts.pcie.devices if not is_unknown(d.width if what == "width" else d.speed_gt_s)
+        }
+    readings = {"width": lambda gpu: gpu.link_width, "speed": lambda gpu: gpu.link_gen}
+    return [
+        g
+        for g in gpus(facts)
+        if not is_unknown(readings[what](g)) and (is_unknown(g.bdf) or g.bdf not in seen)
+    ]
+
+
+def _width_of(gpu: Gpu) -> Iterator[Verdict]:
+    now, most = known(gpu.link_width), known(gpu.link_width_max)
+    shown = f"x{now} of x{most}"
+    if now < most:
+        # The driver knows the card's width, not the slot's: a slot wired narrower looks the same.
+        yield fails(
+            f"GPU link runs {shown}", subject_of(gpu), priority=P1, evidence=evidence("nvidia-smi -q", shown)
+        )
+    else:
+        yield passes(f"x{now}", subject_of(gpu))
+
+
+def _speed_of(gpu: Gpu) -> Iterator[Verdict]:
+    now, most = known(gpu.link_gen), known(gpu.link_gen_max)
+    shown = f"Gen{now} of Gen{most}"
+    if now >= most:
+        yield passes(f"Gen{now}", subject_of(gpu))
+    elif busy(gpu):
+        yield fails(
+            f"{shown} while the GPU works", subject_of(gpu), evidence=evidence("nvidia-smi -q", shown)
+        )
+    else:
+        yield unknown(f"Gen{now} of an idle GPU says nothing: read it while a copy runs", subject_of(gpu))
 
 
 def _word(device: PciDevice) -> str:
@@ -138,6 +187,7 @@ def speed(facts: Facts) -> Iterator[Verdict]:
             yield fails(shown, device.bdf, priority=P2, evidence=evidence("LnkSta", shown))
 
     yield from each(endpoints(facts), subject, judge)
+    yield from each(_told_by_driver(facts, "speed"), subject_of, _speed_of)
 
 
 @check("pcie.slot-limit", INFO, NONE)

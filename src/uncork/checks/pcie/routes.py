@@ -45,7 +45,7 @@ def virtual(facts: Facts) -> bool:
     """Whether this is known to be a guest, whose PCIe tree is the hypervisor's invention."""
     if not is_unknown(facts.container) and not is_unknown(facts.container.machine):
         return facts.container.machine is not None
-    return False
+    return not is_unknown(facts.driver.log) and bool(facts.driver.log.get("guest"))
 
 
 def between(facts: Facts) -> set[str]:
