@@ -76,6 +76,14 @@ def libcuda(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def libnccl(tmp_path_factory):
+    """The stand-in libnccl.so.2."""
+    library = tmp_path_factory.mktemp("libnccl") / "libnccl.so.2"
+    build(STANDINS / "nccl.c", library)
+    return str(library)
+
+
 @pytest.fixture
 def gpus(libcuda, tmp_path):
     """`gpus(count, *faults)` opens a CUDA fabric over stand-in GPUs with these faults; closed after the test."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from uncork.model.gate import Criterion, Depth, Figure, Fingerprint
+from uncork.model.gate import Criterion, Depth, Figure, Fingerprint, Matrix
 from uncork.model.unknown import Unknown
 
 
@@ -237,12 +237,20 @@ class Fabric(Protocol):
         """Figures beside the pairs (core to core, wake-up, read bandwidth)."""
         ...
 
+    def extra_matrices(self, depth: Depth) -> tuple[Matrix, ...]:
+        """Matrices beside the criteria (load latency, core to core)."""
+        ...
+
     def fingerprint(self) -> Fingerprint:
         """What must be equal for a later result to be compared with this one."""
         ...
 
     def context(self, pairs: Sequence[tuple[int, int]]) -> dict[str, str]:
         """What to read beside a failure: ACS, IOMMU type, BAR1, link state of these pairs' paths."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know beside the verdict (stale P2P caches of servers, tools that failed)."""
         ...
 
     def now_s(self) -> float:

@@ -58,6 +58,7 @@ def verify(
     run = Run(fabric, depth, used, secrets.randbits(63) if nonce is None else nonce, CAP_S[depth])
     results = _ask_all(run, without, progress)
     verdict = _conclude(run, results)
+    run.warnings += fabric.notes()
     paths = {pair: fabric.path(*pair).components for pair in fabric.pairs}
     suspects = localise.suspects(paths, results)
     failing = [pair for suspect in suspects for pair in suspect.pairs]
@@ -111,6 +112,7 @@ def _ask_all(run: Run, without: Collection[Criterion], progress: Progress) -> tu
             progress(f"{criterion}: {results[criterion].verdict}")
     if not ended:
         run.figures += run.fabric.extra_figures(run.depth)
+        run.matrices += run.fabric.extra_matrices(run.depth)
     return tuple(results.values())
 
 

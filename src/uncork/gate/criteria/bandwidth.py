@@ -158,7 +158,12 @@ def _asymmetry(run: Run, way: Way, judged: list[Cell]) -> list[Trouble]:
     found = []
     for (src, dst), value in values.items():
         back = values.get((dst, src))
-        if back is None or src == dst or run.fabric.path(src, dst).kind.startswith("numa"):
+        if (
+            back is None
+            or src == dst
+            or (src, dst) in run.slow
+            or run.fabric.path(src, dst).kind.startswith("numa")
+        ):
             continue
         ratio = back / value
         before = then[dst, src] / then[src, dst] if (src, dst) in then and (dst, src) in then else 1.0

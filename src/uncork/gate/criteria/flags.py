@@ -197,10 +197,12 @@ def _all_reduce(run: Run, missing: list[str]) -> list[Trouble]:
             says = f"{name} takes {now:.1f} us"
             source = f"1.15 × the baseline's {before:.1f} us + 1 us"
             troubles.append(Trouble(says, blocking=True, measured=now, limit=limit, unit="us", source=source))
-    for channel, transport in answer.transports.items():
+    for channel, transport in sorted(answer.transports.items()):
         if transport in ("SHM", "NET"):
-            says = (
-                f"{answer.library} carries {channel} through {transport}, although the pair passed on its own"
+            src, _, dst = channel.partition("→")
+            pair = (int(src), int(dst)) if src.isdigit() and dst.isdigit() else (-1, -1)
+            says = f"{answer.library} goes through {transport}, although the pair passed on its own"
+            troubles.append(
+                Trouble(says, *pair, source="NCCL_P2P_LEVEL, NCCL_P2P_DISABLE and the server's own log")
             )
-            troubles.append(Trouble(says, source="NCCL_P2P_LEVEL, NCCL_P2P_DISABLE and the server's own log"))
     return troubles

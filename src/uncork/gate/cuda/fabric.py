@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from uncork.errors import MeasureFailed, MissingExtra
+from uncork.gate import caches
+from uncork.gate.crosscheck import cross_check
 from uncork.gate.cuda import counters, topology
 from uncork.gate.cuda.context import about
 from uncork.gate.exchange import exchange, slot_bytes
@@ -27,7 +29,7 @@ from uncork.gate.fingerprint import fingerprint
 from uncork.gate.ranks import Ranks
 from uncork.host import Host
 from uncork.host.live import LiveHost
-from uncork.model.gate import Criterion, Depth, Figure, Fingerprint
+from uncork.model.gate import Criterion, Depth, Figure, Fingerprint, Matrix
 from uncork.model.unknown import Unknown, is_unknown
 
 MIB = 1 << 20
@@ -55,8 +57,8 @@ def device_count(env: Mapping[str, str] | None = None) -> int | Unknown:
 class CudaFabric:
     """The GPUs of this host. Close it (or use `with`): it holds a process and some hundred MB on every GPU.
 
-    `devices` restricts it to these CUDA ordinals; `nccl` is the server's libnccl. Raises `MissingExtra`,
-    `MeasureFailed`.
+    `devices` restricts it to these CUDA ordinals; `nccl` is the server's libnccl; `changed_s` is when this host was
+    last changed (else its boot), for servers' stale P2P caches. Raises `MissingExtra`, `MeasureFailed`.
     """
 
     name = "cuda"
@@ -72,6 +74,7 @@ class CudaFabric:
         devices: Sequence[int] | None = None,
         nccl: str | Unknown | None = None,
         env: Mapping[str, str] | None = None,
+        changed_s: float | None = None,
         deadline_floor_s: float = 1.0,
     ) -> None:
         self._host = host or LiveHost()
@@ -82,6 +85,8 @@ class CudaFabric:
         self._granted: dict[tuple[int, int], dict[str, bool]] = {}
         self._handles: dict[int, dict[str, Any]] = {}
         self._samples = 0
+        self._changed_s = changed_s
+        self._checked: tuple[tuple[Matrix, ...], tuple[Figure, ...], tuple[str, ...]] = ((), (), ())
         self.ranks = Ranks(PROGRAM, 1, env=env)
         try:
             self._set_up(depth, devices)
@@ -315,7 +320,16 @@ class CudaFabric:
         return AllReduce(f"NCCL {_nccl_version(first.value['version'])}", samples, transports)
 
     def extra_figures(self, depth: Depth) -> tuple[Figure, ...]:
-        return ()
+        if depth is Depth.QUICK:
+            return ()
+        self._checked = cross_check(len(self.devices))
+        return self._checked[1]
+
+    def extra_matrices(self, depth: Depth) -> tuple[Matrix, ...]:
+        return self._checked[0]
+
+    def notes(self) -> tuple[str, ...]:
+        return (*caches.warnings(caches.find(), self._changed_s or caches.boot_s()), *self._checked[2])
 
     def fingerprint(self) -> Fingerprint:
         return fingerprint("cuda", tuple(device.bus_id for device in self.devices), self.driver)

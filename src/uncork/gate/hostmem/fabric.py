@@ -21,7 +21,7 @@ from uncork.gate.fingerprint import fingerprint
 from uncork.gate.hostmem import topology
 from uncork.gate.hostmem.rank import FLAG_BYTES
 from uncork.gate.ranks import Ranks
-from uncork.model.gate import Criterion, Depth, Figure, Fingerprint
+from uncork.model.gate import Criterion, Depth, Figure, Fingerprint, Matrix
 from uncork.model.unknown import Unknown
 
 MIB = 1 << 20
@@ -143,7 +143,7 @@ class HostMemory:
         return exchange(self.ranks, moves, stride=stride, deadline_s=deadline_s)
 
     def flag(self, src: int, dst: int, *, rounds: int, deadline_s: float) -> Flagged | Unknown:
-        if not self.kernel.startswith("compiled"):
+        if not self.compiled:
             return Unknown("flags need a C compiler (cc, gcc or clang on PATH)")
         limit_s = deadline_s * 0.8
         ends = dict.fromkeys((src, dst))
@@ -185,9 +185,19 @@ class HostMemory:
         return Unknown("no GPU: no collective library to ask")
 
     def extra_figures(self, depth: Depth) -> tuple[Figure, ...]:
-        from uncork.gate.hostmem.extra import extra_figures
+        from uncork.gate.hostmem.extra import wake_ups
 
-        return (self.read_bandwidth(), *(() if depth is Depth.QUICK else extra_figures(self)))
+        return (self.read_bandwidth(), *(() if depth is Depth.QUICK else wake_ups(self)))
+
+    def extra_matrices(self, depth: Depth) -> tuple[Matrix, ...]:
+        from uncork.gate.hostmem.extra import matrices
+
+        return () if depth is Depth.QUICK else matrices(self)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether latency figures can be had."""
+        return self.kernel.startswith("compiled")
 
     def read_bandwidth(self) -> Figure:
         """All CPUs of all nodes read their own node's memory at once: GB/s, best sustained of five."""
@@ -211,6 +221,9 @@ class HostMemory:
 
     def context(self, pairs: Sequence[tuple[int, int]]) -> dict[str, str]:
         return {"load average": " ".join(f"{load:.2f}" for load in os.getloadavg())}
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
 
     def now_s(self) -> float:
         return time.monotonic()

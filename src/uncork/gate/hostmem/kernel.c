@@ -227,23 +227,13 @@ uint64_t uk_check(const uint32_t *p, size_t words, uint32_t k0, uint32_t k1, uin
 	return wrong;
 }
 
-/* A random cycle through the buffer, a cache line a step: 64-byte lines, visited once each. */
-void uk_chase_prepare(char *p, size_t bytes, uint64_t seed)
+/* One cycle through all cache lines of the buffer (a power of two), each visited once in an order that no prefetcher
+ * follows: a linear congruential generator of full period (Hull and Dobell: c odd, a - 1 divisible by 4). */
+void uk_chase_prepare(char *p, size_t bytes)
 {
-	size_t lines = bytes / 64;
-	uint32_t *order = malloc(lines * sizeof *order);
-	for (size_t i = 0; i < lines; i++)
-		order[i] = (uint32_t)i;
-	for (size_t i = lines - 1; i > 0; i--) {
-		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-		size_t j = (seed >> 33) % (i + 1);
-		uint32_t x = order[i];
-		order[i] = order[j];
-		order[j] = x;
-	}
-	for (size_t i = 0; i < lines; i++)
-		*(uint64_t *)(p + (size_t)order[i] * 64) = (uint64_t)order[(i + 1) % lines] * 64;
-	free(order);
+	uint64_t lines = bytes / 64;
+	for (uint64_t i = 0; i < lines; i++)
+		*(uint64_t *)(p + i * 64) = ((i * 6364136223846793005ull + 1442695040888963407ull) & (lines - 1)) * 64;
 }
 
 /* Nanoseconds a dependent load takes. */

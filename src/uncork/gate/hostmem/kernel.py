@@ -79,7 +79,7 @@ class CKernel:
         lib.uk_fill.restype = None
         lib.uk_check.argtypes = [pointer, size_t, u32, u32, pointer]
         lib.uk_check.restype = u64
-        lib.uk_chase_prepare.argtypes = [pointer, size_t, u64]
+        lib.uk_chase_prepare.argtypes = [pointer, size_t]
         lib.uk_chase_prepare.restype = None
         lib.uk_chase.argtypes = [pointer, u64, ctypes.c_int]
         lib.uk_chase.restype = ctypes.c_double

@@ -169,10 +169,10 @@ class NodeMemory:
         return {"rounds": done, "stale": stale.value, "ns": ns.value}
 
     def chase(self, target: int, size: int, steps: int) -> dict[str, Any]:
-        """Nanoseconds of a dependent load from the memory of `target`."""
+        """Nanoseconds of a dependent load from the memory of `target`; `size` is a power of two."""
         lib = self.kernel.compiled()
         start = kernels.address(self.memory(target))
-        lib.uk_chase_prepare(start, size, 1)
+        lib.uk_chase_prepare(start, size)
         samples = [lib.uk_chase(start, steps, self.cpus[0]) for _ in range(3)]
         os.sched_setaffinity(0, self.cpus)
         return {"samples_ns": samples}

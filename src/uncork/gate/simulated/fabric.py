@@ -19,7 +19,7 @@ from uncork.gate.fabric import (
 from uncork.gate.simulated.faults import Fault, FaultKind
 from uncork.gate.simulated.flows import fair_rates
 from uncork.gate.simulated.graph import SimulatedHost
-from uncork.model.gate import Criterion, Depth, Figure, Fingerprint
+from uncork.model.gate import Criterion, Depth, Figure, Fingerprint, Matrix
 from uncork.model.unknown import Unknown
 
 MIB = 1 << 20
@@ -279,12 +279,18 @@ class SimulatedFabric:
     def extra_figures(self, depth: Depth) -> tuple[Figure, ...]:
         return ()
 
+    def extra_matrices(self, depth: Depth) -> tuple[Matrix, ...]:
+        return ()
+
     def fingerprint(self) -> Fingerprint:
         bus_ids = tuple(device.bus_id for device in self.devices)
         return Fingerprint("simulated", "simulation", "", "", self.host.name, bus_ids, "1")
 
     def context(self, pairs: Sequence[tuple[int, int]]) -> dict[str, str]:
         return {f"{src}→{dst}": " · ".join(self.path(src, dst).components) for src, dst in pairs}
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
 
     def now_s(self) -> float:
         return self._clock_s
