@@ -133,12 +133,18 @@ def _parts(report: Report) -> list[str]:
     return text
 
 
+def _number(value: float) -> str:
+    """Four digits or more of what matters: 74.0, 1,262, 287k."""
+    if value >= 100_000:
+        return f"{value / 1e3:,.0f}k"
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
 def _range(tier: Tier) -> str:
     low, high = tier.tok_s_uniform, tier.tok_s
-    digits = 1 if high < 1000 else 0
     if f"{low:.3g}" == f"{high:.3g}":
-        return f"{high:,.{digits}f}"
-    return f"{low:,.0f}-{high:,.0f}"
+        return _number(high)
+    return "-".join(f"{value:,.0f}" if value < 1000 else _number(value) for value in (low, high))
 
 
 def _table(bounds: tuple[Bound, ...]) -> list[str]:
@@ -159,15 +165,16 @@ def _table(bounds: tuple[Bound, ...]) -> list[str]:
 
 def _first_token(report: Report) -> list[str]:
     first = report.prefill
-    return [
-        f"First token after {first.prompt_len:,} of prompt: {first.silicon_ms:,.1f} ms at least (silicon), "
-        f"{first.fabric_ms:,.1f} (fabric)",
-        *(
-            f"  {one.concurrency:>6} users, answers of {one.output_len:,}: {one.silicon_tok_s:,.1f} tok/s steadily"
-            f" (silicon), {one.fabric_tok_s:,.1f} (fabric)"
-            for one in report.steady
-        ),
+    text = [
+        f"First token after {first.prompt_len:,} of prompt: at least "
+        f"{_number(first.silicon_ms)} ms silicon, {_number(first.fabric_ms)} fabric"
     ]
+    for one in report.steady:
+        text.append(
+            f"  {one.concurrency:>6} users, answers of {one.output_len:,}: "
+            f"{_number(one.silicon_tok_s)} tok/s silicon, {_number(one.fabric_tok_s)} fabric"
+        )
+    return text
 
 
 def _efficiency(report: Report) -> list[str]:
@@ -179,7 +186,7 @@ def _efficiency(report: Report) -> list[str]:
         span = f"{low:.1%}" if f"{low:.3f}" == f"{high:.3f}" else f"{low:.1%}-{high:.1%}"
         text.append(f"  {span:>14} of the {name} tier" + ("  BEATEN" if name in share.beaten else ""))
     if "silicon" in share.beaten:
-        text.append("  Nothing beats the silicon tier: an input above (model, device, batch) is wrong.")
+        text.append("  Nothing beats the silicon tier: the model, the device or the batch is wrong.")
     text += wrap(
         efficiency.typical(report.bounds[0], report.model.family),
         78,
@@ -193,7 +200,7 @@ def _waterfall(fall: Waterfall) -> list[str]:
     text = [f"Where {fall.measured_ms:,.3f} ms a token went:"]
     for bar in fall.bars:
         share = bar.ns / fall.measured_ns
-        drawn = "#" * round(max(share, 0) * 36)
+        drawn = "#" * round(min(max(share, 0), 1) * 30)
         text.append(f"  {bar.ms:>10,.3f} ms {share:>6.1%}  {bar.part:<19}{drawn}".rstrip())
     if fall.bars[-1].ns < 0:
         text.append("  A term above is too high for this host, often a foreign all-reduce: measure.")
