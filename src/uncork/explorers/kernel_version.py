@@ -26,6 +26,7 @@ _MODULES = (
     ("nvidia", "kernel/drivers/video/nvidia.ko*"),
     ("nvidia", "kernel/nvidia-*/nvidia.ko*"),
     ("nvidia", "misc/nvidia.ko*"),
+    ("nvidia", "extramodules/nvidia*.ko*"),
     ("amdgpu", "updates/dkms/amdgpu.ko*"),
     ("amdgpu", "kernel/drivers/gpu/drm/amd/amdgpu/amdgpu.ko*"),
     ("amdgpu", "extra/amdgpu.ko*"),
@@ -126,7 +127,14 @@ def _installed(host: Host) -> tuple[InstalledKernel, ...] | Unknown:
     names = host.list("/lib/modules")
     if isinstance(names, Unknown):
         return names
-    releases = [name for name in names if re.match(r"\d+\.\d+", name)]
+    # Headers alone leave a folder with a `build` link in it: nothing that boots.
+    releases = [
+        name
+        for name in names
+        if re.match(r"\d+\.\d+", name)
+        and not isinstance(inside := host.list(f"/lib/modules/{name}"), Unknown)
+        and (not inside or {"kernel", "modules.dep"} & set(inside))
+    ]
     return tuple(InstalledKernel(name, _modules_of(host, name)) for name in sorted(releases, key=order))
 
 

@@ -196,6 +196,11 @@ def gpudirect_clique(facts: Facts) -> Iterator[Verdict]:
     if len(gpus) < 2:
         yield not_applicable("fewer than two GPUs in this guest")
         return
+    granted = facts.p2p.write
+    if not is_unknown(granted) and granted and not any("ok" in row for row in granted):
+        text = " / ".join(" ".join(map(str, row)) for row in granted)
+        yield passes("no peer access is granted", evidence=seen("NVML P2P status, write", text))
+        return
     yield unknown(
         "a guest's peer access is a claim of the hypervisor: `uncork verify` writes one way and checks"
     )

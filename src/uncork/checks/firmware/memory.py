@@ -14,11 +14,12 @@ from uncork.model.unknown import is_unknown
 _NAMES = (
     re.compile(r"P(?P<socket>\d) CHANNEL (?P<channel>[A-P])$"),  # AMD reference firmware, bank
     re.compile(r"NODE (?P<socket>\d) CHANNEL (?P<channel>\d+)", re.I),  # Intel reference firmware, bank
+    re.compile(r"Controller(?P<socket>\d)-Channel(?P<channel>[A-D])"),  # Intel client boards
     re.compile(r"P(?P<socket>\d)-DIMM(?P<channel>[A-P])\d$"),  # Supermicro
     re.compile(r"CPU(?P<socket>\d)[_ -]?DIMM[_ -]?(?P<channel>[A-P])\d$"),  # ASUS, Tyan
     re.compile(r"DIMM_P(?P<socket>\d)_(?P<channel>[A-P])\d?$"),  # Gigabyte
     re.compile(r"CPU(?P<socket>\d)_(?P<channel>[A-P])\d$"),  # Intel boards
-    re.compile(r"DIMM[_ ]?(?P<channel>[A-P])\d$"),  # one socket
+    re.compile(r"(?:DIMM|DDR\d)[_ ]?(?P<channel>[A-P])\d$"),  # one socket
 )
 
 

@@ -1,6 +1,5 @@
 """Where a model is loaded from, and what slows that down; nothing here touches a running server's speed."""
 
-import re
 from collections.abc import Iterator
 
 from uncork.checks import (
@@ -70,12 +69,9 @@ def model_place(facts: Facts) -> Iterator[Verdict]:
 
 
 def _loading_disks(facts: Facts) -> list[Disk]:
-    """Disks that hold models, else the ones a model would be loaded from: NVMe drives and arrays."""
-    disks = known(facts.storage.disks)
-    models = facts.storage.models
-    used = set() if is_unknown(models) else {model.disk for model in models}
-    chosen = [disk for disk in disks if disk.name in used]
-    return chosen or [disk for disk in disks if re.match(r"nvme|md\d", disk.name)]
+    """The local disks that hold the models of servers."""
+    used = {model.disk for model in known(facts.storage.models)}
+    return [disk for disk in known(facts.storage.disks) if disk.name in used]
 
 
 @check("storage.readahead", P2, RUNTIME)
@@ -89,9 +85,12 @@ def read_ahead(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a database with random reads shares the disk
     Source: tuned profiles (read-ahead as an at-least rule); Linux ABI, sysfs-block
     """
+    if reason := no_server(facts):
+        yield not_applicable(reason)
+        return
     disks = [disk for disk in _loading_disks(facts) if not is_unknown(disk.read_ahead_kb)]
     if not disks:
-        yield not_applicable("no local disk that models are loaded from")
+        yield not_applicable("no model lies on a local disk")
         return
     slow = [disk for disk in disks if known(disk.read_ahead_kb) < READ_AHEAD_KB]
     text = ", ".join(f"{disk.name} {disk.read_ahead_kb} kB" for disk in disks)
