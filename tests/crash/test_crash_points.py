@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -69,20 +71,28 @@ def damage(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    return tmp_path_factory.mktemp("crash") / "live"
+def place():
+    """A folder in memory where there is one: these tests kill processes and do not test the disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
 
 
 @pytest.fixture(scope="module")
-def approved(live, tmp_path_factory):
-    return shutil.copytree(make(live), tmp_path_factory.mktemp("saved") / "approved")
+def live(place):
+    return place / "live"
 
 
 @pytest.fixture(scope="module")
-def applied(approved, live, tmp_path_factory):
+def approved(live, place):
+    return shutil.copytree(make(live), place / "approved")
+
+
+@pytest.fixture(scope="module")
+def applied(approved, live, place):
     apply(restore(approved, live))
     assert values(live) == AFTER
-    return shutil.copytree(live, tmp_path_factory.mktemp("saved") / "applied")
+    return shutil.copytree(live, place / "applied")
 
 
 def test_apply_killed_at_each_point_is_put_in_order(approved, live):
@@ -141,7 +151,7 @@ def test_confirm_killed_at_each_point_is_open_or_confirmed(applied, live):
         pytest.param("undoing", True, marks=pytest.mark.slow),
     ],
 )
-def test_recovery_killed_at_each_point_is_finished_by_the_next(approved, applied, live, tmp_path, cut, every):
+def test_recovery_killed_at_each_point_is_finished_by_the_next(approved, applied, live, place, cut, every):
     """Recovery of a group that was being written, and of an undo that was cut short.
 
     By default one first crash for each half-way state of the host; slow: each first crash.
@@ -153,7 +163,7 @@ def test_recovery_killed_at_each_point_is_finished_by_the_next(approved, applied
         if values(live) not in halves or (values(live) in seen and not every):
             continue
         seen.append(values(live))
-        half = shutil.copytree(live, tmp_path / str(first))
+        half = shutil.copytree(live, place / f"{cut}-{every}-{first}")
         for n in each_crash(half, live, put_in_order):
             points += 1
             put_in_order(live)
@@ -208,11 +218,11 @@ def boot_files_of(folder: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("act", [persist_files, unpersist_files])
-def test_persist_killed_at_each_point_leaves_whole_files_that_undo_takes_away(approved, live, tmp_path, act):
+def test_persist_killed_at_each_point_leaves_whole_files_that_undo_takes_away(approved, live, place, act):
     restore(approved, live)
     if act is unpersist_files:
         persist_files(live)
-    saved = shutil.copytree(live, tmp_path / "saved")
+    saved = shutil.copytree(live, place / act.__name__)
     points = 0
     for _ in each_crash(saved, live, act):
         points += 1
@@ -259,7 +269,7 @@ def test_a_group_that_fails_killed_at_each_point_ends_as_before(approved, live):
     assert ends == {"pending", "reverted undone", "failed undone"}
 
 
-def test_the_copy_of_the_undo_is_whole_or_not_there(live, approved, tmp_path):
+def test_the_copy_of_the_undo_is_whole_or_not_there(live, approved):
     """Killed at each point of its installation; the next one installs it, and it runs."""
 
     def install(folder: Path) -> None:
