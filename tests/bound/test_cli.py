@@ -105,6 +105,7 @@ def test_a_bandwidth_alone_is_enough() -> None:
         ([GLM, *ON_CARDS, "--draft", "2", "--accept", "9"], 2, "--accept"),
         ([GLM, *ON_CARDS, "--kv-dtype", "fp3"], 2, "--kv-dtype"),
         ([GLM, *ON_CARDS, "--memory-share", "2"], 2, "--memory-share"),
+        ([GLM, *ON_CARDS, "--before", GLM], 2, "--before"),
         (["nowhere", *ON_CARDS], 2, "does not exist"),
     ],
 )
@@ -115,3 +116,12 @@ def test_what_cannot_be_answered_is_refused_in_a_sentence(argv: list[str], statu
     assert said in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+def test_a_host_without_gpus_says_why_its_own_cannot_be_used() -> None:
+    done = run(GLM, "--this-host", "--tp", "8")
+
+    if done.returncode == 0 or "--this-host" not in done.stderr:
+        pytest.skip("this host has GPUs")
+    assert done.returncode == 2
+    assert "--cpu" in done.stderr

@@ -21,6 +21,7 @@ def bound(
     ] = None,
     memory: Annotated[float | None, Option(help="Memory of one device, GB (goes first).")] = None,
     on_cpu: Annotated[bool, Option("--cpu", help="Decode on this host's CPU; measures its memory.")] = False,
+    this_host: Annotated[bool, Option("--this-host", help="Take the GPUs from this host's driver.")] = False,
     count: Annotated[int | None, Option(help="Devices in the host; else as many as the ranks need.")] = None,
     tp: Annotated[int, Option(help="Tensor-parallel ranks.")] = 1,
     pp: Annotated[int, Option(help="Pipeline stages.")] = 1,
@@ -52,10 +53,15 @@ def bound(
     from uncork.bound.prefill import prefill_bound
     from uncork.bound.report import Report, lines
     from uncork.cli.show import clean, print_json
+    from uncork.errors import BadInput
     from uncork.model.bound import Parallel, Speculation
 
     model = model_bytes(model_dir)
-    device = _device(gpu, bandwidth, memory, on_cpu, model.weight_bytes)
+    if this_host:
+        device, found = _host_device()
+        count = count or found
+    else:
+        device = _device(gpu, bandwidth, memory, on_cpu, model.weight_bytes)
     users = _users(concurrency, measured)
     parallel = Parallel(tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
     curve = fabric.read_curve(allreduce_us, tp) if allreduce_us else None
@@ -67,6 +73,8 @@ def bound(
         "count": count,
         "speculation": Speculation(draft, accept, model.mtp_parameters > 0) if draft else None,
     }
+    if before and not run:
+        raise BadInput("--before needs a later run beside it", next="add --run DIR")
     if run:
         _levels(model, device, parallel, options, run, before, as_json)
         return
@@ -122,6 +130,25 @@ def _users(text: str, measured: float | None) -> list[int]:
     if measured is not None and len(users) > 1:
         raise BadInput("--measured is one figure, so give one --concurrency", next="add --concurrency 1")
     return users
+
+
+def _host_device() -> "tuple[Hardware, int]":
+    """The GPUs that this host's driver names, which must be alike, and how many there are."""
+    from uncork.bound import hardware
+    from uncork.errors import BadInput
+    from uncork.explorers.driver import explore
+    from uncork.host.live import LiveHost
+    from uncork.model.unknown import is_unknown
+
+    gpus = explore(LiveHost()).gpus
+    if is_unknown(gpus) or not gpus:
+        why = gpus.reason if is_unknown(gpus) else "no GPU answers"
+        raise BadInput(
+            f"--this-host: its GPUs could not be read: {why}", next="give --gpu NAME --count N, or --cpu"
+        )
+    devices = [hardware.from_gpu(gpu) for gpu in gpus]
+    slowest = min(devices, key=lambda device: device.bandwidth_gb_s)
+    return slowest, len(devices)
 
 
 def _device(
