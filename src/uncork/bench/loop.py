@@ -173,6 +173,12 @@ class Loop:
                 ):
                     add(PLAIN)
                     continue
+                if events := plain.events(data):
+                    for _ in range(events - 1):  # they share their stamp, which shows that they came together
+                        add(PLAIN)
+                        add_stamp(stamp)
+                    add(PLAIN)
+                    continue
             add(data)
             if data[-4:] == b"\r\n\r\n" or len(data) < 5:
                 self._maybe_ended(link)

@@ -6,7 +6,7 @@ Every function takes records (or their parts) in nanoseconds and answers in the 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from operator import mul, sub
 
 from uncork.bench.records import Record
 from uncork.bench.spec import Objectives
@@ -30,13 +30,18 @@ def quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def distribution(values: Iterable[float], scale: float = 1.0) -> Distribution | None:
-    """The distribution of the values times `scale`; None of an empty sample."""
+    """The distribution of the values times `scale`; None of an empty sample. Integers are summed exactly."""
     ordered = sorted(values)
     if not ordered:
         return None
     n = len(ordered)
-    mean = math.fsum(ordered) / n
-    variance = math.fsum((value - mean) ** 2 for value in ordered) / (n - 1) if n > 1 else 0.0
+    if type(ordered[0]) is int:
+        total = sum(ordered)
+        mean = total / n
+        variance = (n * sum(map(mul, ordered, ordered)) - total * total) / (n * (n - 1)) if n > 1 else 0.0
+    else:
+        mean = math.fsum(ordered) / n
+        variance = math.fsum((value - mean) ** 2 for value in ordered) / (n - 1) if n > 1 else 0.0
     p50, p90, p95, p99, p999 = (quantile(ordered, q) * scale for q in (0.5, 0.9, 0.95, 0.99, 0.999))
     return Distribution(
         n=n,
@@ -71,7 +76,7 @@ def e2e_ns(record: Record) -> int | None:
 
 def chunk_intervals_ns(record: Record) -> list[int]:
     """Gaps between generation events: what was measured."""
-    return [after - before for before, after in pairwise(record.event_ns)]
+    return list(map(sub, record.event_ns[1:], record.event_ns))
 
 
 def token_intervals_ns(record: Record) -> list[float]:
@@ -79,10 +84,17 @@ def token_intervals_ns(record: Record) -> list[float]:
     if not len(record.event_tokens):
         return []
     gaps = chunk_intervals_ns(record)
+    if one_token_each(record):
+        return list(gaps)
     found: list[float] = []
     for gap, tokens in zip(gaps, record.event_tokens[1:], strict=True):
         found += [gap] if tokens == 1 else [gap / tokens] * tokens
     return found
+
+
+def one_token_each(record: Record) -> bool:
+    """Whether every event of the answer is known to hold one token."""
+    return record.token_source == "usage"
 
 
 def tpot_ns(record: Record) -> float | None:

@@ -37,6 +37,19 @@ class Plain:
         self.prefixes[total] = found
         return found
 
+    def events(self, data: bytes) -> int:
+        """How many plain events a read holds that holds nothing else; 0 for any other read."""
+        pieces = data.split(self.suffix)
+        if pieces.pop():
+            return 0
+        prefixes = self.prefixes
+        for piece in pieces:
+            total = len(piece) + self.suffix_len
+            prefix = prefixes.get(total) or self.prefix(total)
+            if not piece.startswith(prefix) or piece.find(b'"', len(prefix)) >= 0:
+                return 0
+        return len(pieces)
+
 
 def last_event(data: bytes) -> bytes | None:
     """The last event of a read that holds whole chunks and whole events, its blank line included."""

@@ -228,10 +228,13 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
 
 def _count_merged(record: Record, reads: list[int], stamps: array[int], blind: list[tuple[int, int]]) -> None:
     """Events that came in the same read as the one before, and those of them that had to wait for the loop."""
-    for before, read in pairwise(reads):
-        if read == before:
+    if len(set(record.event_ns)) == len(record.event_ns):
+        return
+    for (before, read), (earlier, at) in zip(pairwise(reads), pairwise(record.event_ns), strict=True):
+        if read == before or at == earlier:
             record.merged += 1
-            at = bisect_left(blind, (stamps[read], 0))
+            stamp = stamps[read]
+            near = bisect_left(blind, (stamp, 0))
             record.merged_late += any(
-                start <= stamps[read] <= end for start, end in blind[max(0, at - 1) : at + 1]
+                start <= stamp <= end for start, end in blind[max(0, near - 1) : near + 1]
             )

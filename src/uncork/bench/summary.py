@@ -55,6 +55,7 @@ def summarise(
     reason = why_invalid(records, figures, check, level)
     cached = [record.cached_tokens for record in done if record.cached_tokens is not None]
     opened = level.arrival != "closed"
+    chunks = _ms(gap for r in done for gap in metrics.chunk_intervals_ns(r))
     return LevelResult(
         level=level.name,
         repeat=setting.repeat,
@@ -86,8 +87,8 @@ def summarise(
         ttft_ms=_ms(metrics.ttft_ns(r) for r in done),
         ttft_intended_ms=_ms(_from_intended(r, metrics.ttft_ns(r)) for r in done) if opened else None,
         first_answer_ms=_ms(metrics.first_answer_ns(r) for r in done),
-        chunk_interval_ms=_ms(gap for r in done for gap in metrics.chunk_intervals_ns(r)),
-        itl_ms=_itl(done),
+        chunk_interval_ms=chunks,
+        itl_ms=_itl(done, chunks),
         tpot_ms=_ms(metrics.tpot_ns(r) for r in done),
         e2e_ms=_ms(metrics.e2e_ns(r) for r in done),
         e2e_intended_ms=_ms(_from_intended(r, metrics.e2e_ns(r)) for r in done) if opened else None,
@@ -118,8 +119,10 @@ def _from_intended(record: Record, value_ns: int | None) -> int | None:
     return None if value_ns is None else value_ns + record.sent_ns - record.intended_ns
 
 
-def _itl(done: Sequence[Record]) -> Distribution | None:
+def _itl(done: Sequence[Record], chunks: Distribution | None) -> Distribution | None:
     """Per-token intervals, only where every answer's tokens could be attributed to its events."""
+    if all(metrics.one_token_each(record) for record in done):
+        return chunks
     if not all(len(record.event_tokens) for record in done):
         return None
     return _ms(gap for record in done for gap in metrics.token_intervals_ns(record))

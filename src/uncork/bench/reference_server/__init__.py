@@ -6,7 +6,8 @@
 
 The server is C, compiled at first use where a compiler is found (cc, gcc or clang), else the Python twin in
 `fallback.py`; `server.kind` says which. Faults: see FAULTS; `faults=("stall", "429"), every=5` gives them in
-turn to every fifth request.
+turn to every fifth request. With `mark` the first token of an answer is its number
+(" r17"), so that clients which keep only texts can be matched, too.
 """
 
 import contextlib
@@ -82,6 +83,7 @@ def reference_server(
     realtime: bool = False,
     close_each: bool = False,
     role_alone: bool = False,
+    mark: bool = False,
     compiled: bool = True,
 ) -> Iterator[Reference]:
     """Start the server, stop it at the end and read what it logged. Raises `MeasureFailed`."""
@@ -101,6 +103,7 @@ def reference_server(
             "truth": truth,
             "close-each": int(close_each),
             "role-alone": int(role_alone),
+            "mark": int(mark),
             **({"faults": ",".join(faults), "every": every} if faults else {}),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -67,6 +67,7 @@ class Server:
         self.faults = [name for name in options.get("faults", "").split(",") if name in FAULTS]
         self.every = max(1, int(options.get("every", 5)))
         self.close_each = options.get("close-each") == "1"
+        self.mark = options.get("mark") == "1"
         self.role_alone = options.get("role-alone") == "1"
         self.truth = Path(options["truth"]).open("wb") if "truth" in options else None  # noqa: SIM115
         self.offset_ns = time.time_ns() - now()
@@ -159,7 +160,7 @@ class Server:
         link.number, self.numbers = self.numbers, self.numbers + 1
         link.arrival = arrival
         link.chat = b"/chat/" in path
-        tail = body.partition(b'"max_tokens":')[2]
+        tail = body.partition(b'"max_tokens":')[2] or body.partition(b'"max_completion_tokens":')[2]
         digits = tail[: len(tail) - len(tail.lstrip(b"0123456789"))]
         link.total = max(1, int(digits or b"16"))
         link.each_usage = b'"continuous_usage_stats":true' in body
@@ -197,7 +198,10 @@ class Server:
         return f'{{"prompt_tokens":{link.prompt},"completion_tokens":{link.done},"total_tokens":{total}}}'
 
     def words(self, link: Exchange, count: int) -> bytes:
-        text = "".join(f" tok{(link.done + i) % 1000}" for i in range(count))
+        texts = [f" tok{(link.done + i) % 1000}" for i in range(count)]
+        if self.mark and link.done == 0:
+            texts[0] = f" r{link.number}"
+        text = "".join(texts)
         link.done += count
         delta = f'"delta":{{"content":"{text}"}}' if link.chat else f'"text":"{text}"'
         return self.event(link, delta, usage=link.each_usage)

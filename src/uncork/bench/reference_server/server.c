@@ -59,7 +59,7 @@ typedef struct {
 } Conn;
 
 static int64_t ttft_ns = 50000000, itl_ns = 20000000, stall_ns = 200000000, offset_ns;
-static int per_chunk = 1, cpu = -1, fifo, nfaults, every = 5, listen_fd, ep, close_each, role_alone;
+static int per_chunk = 1, cpu = -1, fifo, nfaults, every = 5, listen_fd, ep, close_each, role_alone, mark;
 static int fault_list[64];
 static uint64_t seed = 1;
 static const char *truth_path;
@@ -195,7 +195,8 @@ static int event(Conn *c, char *to, const char *delta, const char *finish, int u
 static int words(Conn *c, char *to, int n) { /* one event that carries n tokens */
     char delta[6144];
     int k = sprintf(delta, c->chat ? "\"delta\":{\"content\":\"" : "\"text\":\"");
-    for (int i = 0; i < n; i++) k += sprintf(delta + k, " tok%d", (c->done + i) % 1000);
+    for (int i = 0; i < n; i++)
+        k += mark && c->done + i == 0 ? sprintf(delta + k, " r%lld", (long long)c->number) : sprintf(delta + k, " tok%d", (c->done + i) % 1000);
     sprintf(delta + k, c->chat ? "\"}" : "\"");
     c->done += n;
     return event(c, to, delta, "null", c->each_usage);
@@ -318,7 +319,7 @@ static void begin(Conn *c, int64_t arrival, char *body) {
     c->number = numbers++;
     c->arrival = arrival;
     c->chat = strstr(c->in, "/chat/") != NULL;
-    c->total = number_after(body, "\"max_tokens\":", 16);
+    c->total = number_after(body, "\"max_tokens\":", number_after(body, "\"max_completion_tokens\":", 16));
     if (c->total < 1) c->total = 1;
     c->each_usage = strstr(body, "\"continuous_usage_stats\":true") != NULL;
     c->done = c->logged = 0;
@@ -433,6 +434,7 @@ static void options(int argc, char **argv) {
         else if (!strcmp(k, "--every")) every = atoi(v) < 1 ? 1 : atoi(v);
         else if (!strcmp(k, "--close-each")) close_each = atoi(v);
         else if (!strcmp(k, "--role-alone")) role_alone = atoi(v);
+        else if (!strcmp(k, "--mark")) mark = atoi(v);
         else if (!strcmp(k, "--faults")) {
             char *copy = strdup(v);
             for (char *p = strtok(copy, ","); p && nfaults < 64; p = strtok(NULL, ","))
