@@ -70,8 +70,10 @@ def container_kind(host: Host) -> Layer | None:
             name, _, value = entry.partition("=")
             if name == "container" and value:
                 return Layer(_kind(value), "container= of /proc/1/environ")
-            if name == "KUBERNETES_SERVICE_HOST":
-                return Layer("kubernetes", "KUBERNETES_SERVICE_HOST of /proc/1/environ")
+
+    group = host.read("/proc/self/cgroup")
+    if not isinstance(group, Unknown) and "kubepods" in group:
+        return Layer("kubernetes", "kubepods in /proc/self/cgroup")
     for path, kind in (
         ("/run/.containerenv", "podman"),
         ("/dev/lxd", "lxc"),
