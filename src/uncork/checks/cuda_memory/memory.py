@@ -17,7 +17,7 @@ from uncork.checks import (
 from uncork.checks.engine.servers import each_server, name_of
 from uncork.checks.gpus import each, evidence, gpus, known, ranks, subject_of, tensor_parallel, visible
 from uncork.checks.hosts import sizes
-from uncork.checks.pcie.routes import virtual
+from uncork.checks.pcie.links import guest
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.engine import Server
@@ -37,7 +37,7 @@ def bar1_use(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a guest, whose readings are the hypervisor's
     Source: NVML API reference, BAR1 memory info; GPUDirect Storage troubleshooting guide
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: the window is the hypervisor's")
         return
 

@@ -63,8 +63,9 @@ def environments(facts: Facts) -> list[tuple[str, str, dict[str, str]]]:
     for server in () if is_unknown(facts.engine.servers) else facts.engine.servers:
         if not is_unknown(server.environ):
             found.append((f"{server.kind} ({server.pid})" if server.pid else "", server.kind, server.environ))
-    if not is_unknown(facts.engine.environ) and facts.engine.environ:
-        found.append(("", "", facts.engine.environ))
+    given = facts.engine.environ
+    if not is_unknown(given) and given and all(environ != given for _, _, environ in found):
+        found.append(("", "", given))
     log = facts.p2p.log
     if not is_unknown(log) and log.environment:
         found.append(("", "", log.environment))

@@ -18,7 +18,8 @@ from uncork.checks.gpus import (
 )
 from uncork.checks.hosts import sizes
 from uncork.checks.nvlink.links import links_up
-from uncork.checks.pcie.routes import gpu_devices, virtual
+from uncork.checks.pcie.links import guest
+from uncork.checks.pcie.routes import gpu_devices
 from uncork.explorers.gpu_log import addresses
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
@@ -102,7 +103,7 @@ def bar1(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a guest, where the hypervisor decides; data-centre cards map everything as shipped
     Source: open-gpu-kernel-modules threads 510, 13, 19 and 25; NVIDIA Resizable BAR
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: the window is the hypervisor's")
         return
     wanted = bool(facts.driver.patched) or bool(re.search("ForceP2P|StaticBar1", registry(facts)[0]))

@@ -26,7 +26,8 @@ from uncork.checks.gpus import (
     named,
     wrong_data,
 )
-from uncork.checks.pcie.routes import gpu_devices, virtual
+from uncork.checks.pcie.links import guest
+from uncork.checks.pcie.routes import gpu_devices
 from uncork.explorers.gpu_log import addresses
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
@@ -45,7 +46,7 @@ def iommu(facts: Facts) -> Iterator[Verdict]:
     Wrong when: Grace and other ATS systems, which want translation; a guest; one GPU alone
     Source: NVIDIA CUDA GPUDirect RDMA guide; NCCL user guide; PyTorch issue 84803
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: its IOMMU says nothing about the host's")
         return
     machine = facts.pcie.machine
@@ -103,11 +104,14 @@ def _by_groups(facts: Facts) -> Iterator[Verdict]:
 def _weight(facts: Facts) -> Priority:
     """P2 where the stock driver gives fewer than two of the GPUs peer access, so that translation breaks nothing."""
     read = () if is_unknown(facts.driver.gpus) else facts.driver.gpus
-    cards = [gpu.name for gpu in read if not is_unknown(gpu.name)] or list(named(facts))
+    counted = [gpu.name for gpu in read if not is_unknown(gpu.name)]
+    cards = counted or list(named(facts))
     able = [
         name for name in cards if not (is_geforce(name) and generation(name) not in ("", "pascal", "kepler"))
     ]
-    return P2 if cards and len(able) < 2 and not facts.driver.patched and not registry(facts)[0] else P0
+    # A name in words stands for any number of cards.
+    harmless = bool(cards) and len(able) < (2 if counted else 1)
+    return P2 if harmless and not facts.driver.patched and not registry(facts)[0] else P0
 
 
 def _from_words(facts: Facts) -> Iterator[Verdict]:

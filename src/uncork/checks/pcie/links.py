@@ -51,6 +51,13 @@ def parent(facts: Facts, device: PciDevice) -> PciDevice | None:
     return next((d for d in facts.pcie.devices if d.bdf == above), None)
 
 
+def guest(facts: Facts) -> bool:
+    """Whether this is known to be a virtual machine, whose links and bridges are the hypervisor's drawing."""
+    if not is_unknown(facts.container) and not is_unknown(facts.container.machine):
+        return facts.container.machine is not None
+    return not is_unknown(facts.driver.log) and bool(facts.driver.log.get("guest"))
+
+
 def has_link(device: PciDevice) -> bool:
     """Whether the function stands on a link of its own (a root-integrated or virtual one does not)."""
     return not (is_unknown(device.width) and device.width.absent)
@@ -82,6 +89,8 @@ def width(facts: Facts) -> Iterator[Verdict]:
         most = min(ends)
         if now >= most:
             yield passes(f"x{now}", device.bdf)
+        elif guest(facts):
+            yield unknown(f"x{now} of x{most} in a guest, where the hypervisor draws the links", device.bdf)
         else:
             shown = f"x{now} of x{most}"
             priority = P0 if device.kind == "gpu" else P1
@@ -116,11 +125,13 @@ def _told_by_driver(facts: Facts, what: str) -> list[Gpu]:
 def _width_of(gpu: Gpu) -> Iterator[Verdict]:
     now, most = known(gpu.link_width), known(gpu.link_width_max)
     shown = f"x{now} of x{most}"
-    if now < most:
-        # The driver knows the card's width, not the slot's: a slot wired narrower looks the same.
-        yield fails(
-            f"GPU link runs {shown}", subject_of(gpu), priority=P1, evidence=evidence("nvidia-smi -q", shown)
-        )
+    if now < most and not is_unknown(gpu.virtualization) and gpu.virtualization in (1, 2):
+        yield unknown(f"{shown} in a guest, where the hypervisor draws the links", subject_of(gpu))
+    elif now < most:
+        # The driver knows the card's width, not the slot's: half of it may be how the slot is wired.
+        priority = P1 if now < most // 2 else P2
+        words = f"GPU link runs {shown}"
+        yield fails(words, subject_of(gpu), priority=priority, evidence=evidence("nvidia-smi -q", shown))
     else:
         yield passes(f"x{now}", subject_of(gpu))
 

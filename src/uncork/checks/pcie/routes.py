@@ -25,7 +25,7 @@ from uncork.checks.gpus import (
     lines,
     no_amd,
 )
-from uncork.checks.pcie.links import LANE_GB_S
+from uncork.checks.pcie.links import LANE_GB_S, guest
 from uncork.explorers.pci_config import ACS_REDIRECT
 from uncork.explorers.pci_ids import is_chipset_bridge
 from uncork.model.facts import Facts
@@ -41,11 +41,7 @@ def gpu_devices(facts: Facts) -> tuple[PciDevice, ...]:
     return tuple(device for device in facts.pcie.devices if device.kind == "gpu")
 
 
-def virtual(facts: Facts) -> bool:
-    """Whether this is known to be a guest, whose PCIe tree is the hypervisor's invention."""
-    if not is_unknown(facts.container) and not is_unknown(facts.container.machine):
-        return facts.container.machine is not None
-    return not is_unknown(facts.driver.log) and bool(facts.driver.log.get("guest"))
+GUEST_MODES = (1, 2)  # nvmlGpuVirtualizationMode_t: passed through to this guest, a vGPU of it
 
 
 def between(facts: Facts) -> set[str]:
@@ -88,7 +84,7 @@ def acs(facts: Facts) -> Iterator[Verdict]:
         yield fails("ACS redirects peer traffic at a port", evidence=evidence("ACSCtl", _word(device)))
     if fragments:
         return
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: ACS belongs to its host")
         return
     cards = gpu_devices(facts)
@@ -179,7 +175,7 @@ def shared_uplink(facts: Facts) -> Iterator[Verdict]:
     if len(cards) < 2:
         yield not_applicable("fewer than two GPUs")
         return
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: its tree is the hypervisor's")
         return
     by_uplink: dict[str, list[PciDevice]] = {}
@@ -258,7 +254,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
                 return
         yield passes("lanes of the processor", device.bdf)
 
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: its tree is the hypervisor's")
     else:
         yield from each(gpu_devices(facts), lambda device: device.bdf, judge)

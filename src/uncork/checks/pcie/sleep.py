@@ -13,8 +13,8 @@ from uncork.checks import (
     passes,
 )
 from uncork.checks.gpus import each, evidence, known
-from uncork.checks.pcie.links import endpoints, subject
-from uncork.checks.pcie.routes import gpu_devices, virtual
+from uncork.checks.pcie.links import endpoints, guest, subject
+from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.findings import Change
@@ -59,7 +59,7 @@ def aspm_link(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a workstation that should save power
     Source: Linux Documentation/ABI/testing/sysfs-bus-pci, link/
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: links are the host's")
         return
 

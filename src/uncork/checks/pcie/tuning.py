@@ -18,8 +18,8 @@ from uncork.checks import (
 )
 from uncork.checks.gpus import each, evidence, known
 from uncork.checks.hosts import spread
-from uncork.checks.pcie.links import subject
-from uncork.checks.pcie.routes import gpu_devices, virtual
+from uncork.checks.pcie.links import guest, subject
+from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.findings import Change
@@ -88,7 +88,7 @@ def read_request_gpu(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: popular, and 128, 512 and 4096 were equal on RTX PRO 6000 with EPYC
     Source: AMD ROCm cluster networking guide; rtx6kpro measurements; PCI Express Base Specification
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: the register may not reach the device")
         return
     yield from each(gpu_devices(facts), subject, lambda d: _read_request(facts, d, 512, important=False))
@@ -194,7 +194,7 @@ def payload(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes(f"{own} bytes throughout", device.bdf)
 
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: writes do not reach the hardware")
     else:
         yield from each(gpu_devices(facts), subject, judge)
@@ -259,7 +259,7 @@ def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
     Wrong when: Haswell and Broadwell root ports, where the kernel keeps it off on purpose; a guest
     Source: AMD ROCm single-node guide; DGX OS 6 user guide; Linux drivers/pci/quirks.c
     """
-    if virtual(facts):
+    if guest(facts):
         yield not_applicable("a virtual machine: the bit may not reach the hardware")
         return
 
