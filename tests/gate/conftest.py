@@ -24,9 +24,16 @@ def build(source, library, *flags):
 
 
 class HostWithGpus(LiveHost):
-    """A folder as `/`, and a kernel log that the test writes."""
+    """A folder as `/`, a kernel log and an NVML that the test writes."""
 
     log = ""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.nvml = {"gpus": []}
+
+    def query(self, source):
+        return self.nvml
 
     def run(self, argv, *, timeout_s=10.0):
         return Output(0, self.log, "") if argv[0] == "dmesg" else super().run(argv, timeout_s=timeout_s)

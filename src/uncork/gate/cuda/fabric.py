@@ -9,7 +9,7 @@ from typing import Any
 from uncork.errors import MeasureFailed, MissingExtra
 from uncork.gate import caches
 from uncork.gate.crosscheck import cross_check
-from uncork.gate.cuda import counters, topology
+from uncork.gate.cuda import counters, gpus, topology
 from uncork.gate.cuda.context import about
 from uncork.gate.exchange import exchange, slot_bytes
 from uncork.gate.fabric import (
@@ -87,6 +87,8 @@ class CudaFabric:
         self._samples = 0
         self._changed_s = changed_s
         self._checked: tuple[tuple[Matrix, ...], tuple[Figure, ...], tuple[str, ...]] = ((), (), ())
+        # Read before anything of ours runs on them.
+        self._gpus = gpus.read(self._host)
         self.ranks = Ranks(PROGRAM, 1, env=env)
         try:
             self._set_up(depth, devices)
@@ -198,6 +200,8 @@ class CudaFabric:
         self.close()
 
     def path(self, src: int, dst: int) -> Path:
+        if over_nvlink := gpus.nvlink(self._gpus, self.devices[src], self.devices[dst]):
+            return over_nvlink
         labels = (self.devices[src].label, self.devices[dst].label)
         return topology.path(self._places[src], self._places[dst], labels, topology.platform(self._host))
 
@@ -207,7 +211,8 @@ class CudaFabric:
 
     def preconditions(self) -> tuple[str, ...]:
         need = 4 * self.half_bytes
-        return (f"{self.free_bytes / MIB:.0f} MiB are free on a GPU",) if self.free_bytes < need else ()
+        short = (f"only {self.free_bytes / MIB:.0f} MiB are free on a GPU",) if self.free_bytes < need else ()
+        return (*short, *gpus.disturbing(self._gpus, self.devices))
 
     def access(self) -> dict[tuple[int, int], dict[str, bool | Unknown]]:
         unknown = Unknown("its process did not answer")
@@ -254,9 +259,9 @@ class CudaFabric:
 
     def counters(self) -> tuple[Counter, ...]:
         self._samples += 1
-        return counters.read(
-            self._host, self._places, [device.label for device in self.devices], self._samples
-        )
+        labels = [device.label for device in self.devices]
+        found = counters.read(self._host, self._places, labels, self._samples)
+        return (*found, *gpus.counters(gpus.read(self._host), self.devices))
 
     def links(self) -> tuple[Link, ...] | Unknown:
         """The best that each link shows while a copy runs over it: idle links sleep at Gen1."""
