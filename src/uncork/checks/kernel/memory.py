@@ -130,7 +130,8 @@ def thp_defrag(facts: Facts) -> Iterator[Verdict]:
     Sure: medium
     Fix: write madvise (or defer+madvise) to /sys/kernel/mm/transparent_hugepage/defrag
     Undo: write the former word back
-    Wrong when: memory is never fragmented: `always` without growing stalls is P2 here
+    Wrong when: memory is never fragmented: `always` without growing stalls is P2 here. A server that asks for huge
+        pages itself (TensorRT-LLM's host cache) compacts under madvise too: NVIDIA/TensorRT-LLM issue 15430
     Source: Linux admin-guide/mm/transhuge.rst; ray-project/ray issue 1654
     """
     word = facts.kernel.thp_defrag

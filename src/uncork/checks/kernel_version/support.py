@@ -215,8 +215,8 @@ KNOWN_BAD = (
         lambda number, release: (6, 11) <= number <= (6, 13),
         _offloads,
         "this kernel pins at most 2 GiB at a time: a large host cache must be registered in chunks",
-        "https://github.com/NVIDIA/TensorRT-LLM/pull/17773",
-        "2026-09",
+        "https://github.com/NVIDIA/TensorRT-LLM/pull/10736",
+        "2026-01",
         P2,
     ),
     Pair(
@@ -234,7 +234,7 @@ KNOWN_BAD = (
         _balancing,
         "task_numa_work of this kernel stalls schedulers for milliseconds: switch NUMA balancing off",
         "https://github.com/deepseek-ai/DeepEP/issues/624",
-        "2026-03",
+        "2026-05",
         P1,
     ),
 )
@@ -249,7 +249,7 @@ def known_bad(facts: Facts) -> Iterator[Verdict]:
     Fix: the one of its entry; another kernel is the last resort
     Undo: boot the former entry
     Wrong when: the distribution has put the fix in without a new series
-    Source: NVIDIA/TensorRT-LLM pull 17773; NVIDIA/open-gpu-kernel-modules issue 901; deepseek-ai/DeepEP issue 624
+    Source: NVIDIA/TensorRT-LLM pull 10736 (the comment beside its chunked registration); NVIDIA/open-gpu-kernel-modules issue 901; deepseek-ai/DeepEP issue 624
     """
     release = known(facts.kernel_version.release)
     found = False
