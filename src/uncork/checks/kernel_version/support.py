@@ -249,7 +249,8 @@ def known_bad(facts: Facts) -> Iterator[Verdict]:
     Fix: the one of its entry; another kernel is the last resort
     Undo: boot the former entry
     Wrong when: the distribution has put the fix in without a new series
-    Source: NVIDIA/TensorRT-LLM pull 10736 (the comment beside its chunked registration); NVIDIA/open-gpu-kernel-modules issue 901; deepseek-ai/DeepEP issue 624
+    Source: NVIDIA/TensorRT-LLM pull 10736 (beside its chunked registration);
+        NVIDIA/open-gpu-kernel-modules issue 901; deepseek-ai/DeepEP issue 624
     """
     release = known(facts.kernel_version.release)
     found = False
