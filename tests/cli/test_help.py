@@ -38,6 +38,7 @@ def test_help_imports_nothing_heavy():
     assert {name for name in loaded if name.startswith("uncork")} == {
         "uncork",
         "uncork.cli",
+        "uncork.cli.light",
         "uncork.cli.main",
         "uncork.errors",
     }

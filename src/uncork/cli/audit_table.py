@@ -95,6 +95,10 @@ def _unseen(out: Console, unknown: list[Result], everything: bool) -> None:
     if everything:
         _every(out, "", unknown)
         return
+    if texts := missing_texts(unknown):
+        out.print("  `uncork snapshot` on that host would answer nearly all. Of single texts, most:")
+        _line(out, Text("  " + ", ".join(f"{name} {count}" for name, count in texts), style="default"))
+        return
     weighty = [pair for pair in grouped(unknown) if pair[0].priority is Priority.P0]
     reasons: dict[str, list[str]] = {}
     for one, _ in weighty:
@@ -104,6 +108,33 @@ def _unseen(out: Console, unknown: list[Result], everything: bool) -> None:
         _line(out, Text(f"  P0  {ids[0]}{more}: {clean(reason)}"))
     if len(reasons) > LISTED_UNKNOWN:
         out.print(f"  … and {len(reasons) - LISTED_UNKNOWN} more reasons for P0 checks: uncork audit --all")
+
+
+# What to attach where a reason says that a source was not: (how the reason starts, the text people can send).
+_TEXTS = (
+    ("nvml", "nvidia-smi -q"),
+    ("nvidia-smi", "nvidia-smi -q"),
+    ("nothing that was read", "nvidia-smi -q"),
+    ("/sys/bus/pci", "lspci -vvv (root)"),
+    ("lspci", "lspci -vvv (root)"),
+    ("/proc/sys/", "sysctl -a"),
+    ("dmesg", "dmesg"),
+    ("/proc/modules", "lsmod"),
+    ("/sys/devices/system/cpu/cpufreq", "cpupower -c all frequency-info"),
+    ("no command line, unit file or log", "the server's command line and log"),
+    ("/proc/cmdline", "/proc/cmdline"),
+    ("/sys/class/infiniband", "ibstat"),
+    ("/sys/devices/system/node", "numactl -H"),
+)
+
+
+def missing_texts(unknown: Iterable[Result]) -> list[tuple[str, int]]:
+    """The texts whose absence leaves most answers open, most first; none on a machine, which is asked itself."""
+    reasons = [one.reason for one in unknown]
+    if not any("not among the attached files" in reason for reason in reasons):
+        return []
+    counts = Counter(text for reason in reasons for start, text in _TEXTS if reason.startswith(start))
+    return counts.most_common(3)
 
 
 def _every(out: Console, title: str, results: list[Result]) -> None:

@@ -10,6 +10,7 @@ import typer.main
 
 from uncork import __version__
 from uncork.cli import VERBS
+from uncork.cli.light import lighten
 from uncork.errors import UncorkError
 
 
@@ -25,7 +26,13 @@ class _Verbs(typer.core.TyperGroup):
         verb = importlib.import_module(f"uncork.cli.{cmd_name.replace('-', '_')}")
         command = typer.main.get_command(verb.app)
         command.name = cmd_name
+        lighten(command.get_params(ctx))
         return command
+
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        lighten(found)
+        return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Verbs"):
