@@ -1,5 +1,6 @@
 """Every change that a check proposes can be carried out by a knob, and says what was there before."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,22 @@ from uncork.model.findings import Change, Result
 EXAMPLES = sorted(path for path in HERE.rglob("*.json") if path.parent.name != "base")
 
 
-def results() -> list[Result]:
-    """The failures of all example hosts."""
-    found = [result for path in EXAMPLES for result in judge(explore(load(path)[0]).facts)]
-    return [result for result in found if result.answer == "fail"]
+@pytest.fixture(scope="module")
+def audits() -> dict[str, tuple[Result, ...]]:
+    """What is said of each example host."""
+    return {str(path.relative_to(HERE)): judge(explore(load(path)[0]).facts) for path in EXAMPLES}
 
 
 @pytest.fixture(scope="module")
-def failures() -> list[Result]:
-    return results()
+def failures(audits: dict[str, tuple[Result, ...]]) -> list[Result]:
+    return [result for results in audits.values() for result in results if result.answer == "fail"]
+
+
+def test_a_check_says_one_thing_of_one_subject(audits: dict[str, tuple[Result, ...]]):
+    said = {name: Counter((one.id, one.subject) for one in results) for name, results in audits.items()}
+    twice = {name: [key for key, count in counts.items() if count > 1] for name, counts in said.items()}
+
+    assert {name: keys for name, keys in twice.items() if keys} == {}
 
 
 def test_every_change_names_a_knob_that_understands_its_target(failures: list[Result], tmp_path: Path):

@@ -79,6 +79,12 @@ def virtual_reason(facts: Facts) -> str:
     return "a virtual machine: its firmware and topology are the hypervisor's" if virtual(facts) else ""
 
 
+def guest_reason(facts: Facts) -> str:
+    """As `virtual_reason`, but empty where it cannot be told: for questions that only hardware answers."""
+    machine = facts.container.machine
+    return "" if is_unknown(machine) or machine is None else virtual_reason(facts)
+
+
 def no_swap(facts: Facts) -> str:
     """Why questions about swapping do not arise, or an empty text."""
     return "" if facts.kernel.swaps else "no swap: nothing is swapped"

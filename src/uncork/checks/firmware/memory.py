@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from uncork.checks import FIRMWARE, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
-from uncork.checks.hosts import known, seen, sizes, virtual_reason
+from uncork.checks.hosts import guest_reason, known, seen, sizes
 from uncork.model.facts import Facts
 from uncork.model.facts.firmware import Dimm
 from uncork.model.unknown import is_unknown
@@ -13,6 +13,7 @@ from uncork.model.unknown import is_unknown
 # Boards name slots in free text: socket and channel as some families of them write it, tried in this order.
 _NAMES = (
     re.compile(r"P(?P<socket>\d) CHANNEL (?P<channel>[A-P])$"),  # AMD reference firmware, bank
+    re.compile(r"P(?P<socket>\d)_Node\d+_Channel(?P<channel>\d+)_Dimm\d+"),  # Supermicro, bank
     re.compile(r"NODE (?P<socket>\d) CHANNEL (?P<channel>\d+)", re.I),  # Intel reference firmware, bank
     re.compile(r"Controller(?P<socket>\d)-Channel(?P<channel>[A-D])"),  # Intel client boards
     re.compile(r"P(?P<socket>\d)-DIMM(?P<channel>[A-P])\d$"),  # Supermicro
@@ -53,7 +54,7 @@ def memory_channels(facts: Facts) -> Iterator[Verdict]:
     Wrong when: slot names are free text: an unknown family of names is answered as unknown
     Source: DMTF DSP0134, type 17
     """
-    if reason := virtual_reason(facts):
+    if reason := guest_reason(facts):
         yield not_applicable(reason)
         return
     dimms = known(facts.firmware.dimms)
@@ -91,7 +92,7 @@ def memory_speed(facts: Facts) -> Iterator[Verdict]:
     Wrong when: two modules a channel, or the processor, allow no more: that is by design
     Source: DMTF DSP0134, type 17, speed and configured memory speed
     """
-    if reason := virtual_reason(facts):
+    if reason := guest_reason(facts):
         yield not_applicable(reason)
         return
     filled = [dimm for dimm in known(facts.firmware.dimms) if dimm.size_bytes]
@@ -124,7 +125,7 @@ def memory_errors(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a handful of corrected errors over months
     Source: Linux driver-api/edac.rst; Linux admin-guide/RAS
     """
-    if reason := virtual_reason(facts):
+    if reason := guest_reason(facts):
         yield not_applicable(reason)
         return
     events = facts.kernel.events

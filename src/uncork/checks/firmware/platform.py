@@ -17,7 +17,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import known, seen, virtual_reason
+from uncork.checks.hosts import guest_reason, known, seen, virtual_reason
 from uncork.model.facts import Facts
 from uncork.model.unknown import is_unknown
 
@@ -40,7 +40,7 @@ def bios_age(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the vendor has published nothing newer
     Source: Linux ABI, sysfs-class-dmi; vendor release notes
     """
-    if reason := virtual_reason(facts):
+    if reason := guest_reason(facts):
         yield not_applicable(reason)
         return
     names = known(facts.firmware.dmi)
@@ -228,7 +228,7 @@ def microcode(facts: Facts) -> Iterator[Verdict]:
     Undo: the former package
     Source: Linux arch/x86/microcode.rst
     """
-    if reason := virtual_reason(facts):
+    if reason := guest_reason(facts):
         yield not_applicable(reason)
         return
     found = facts.firmware.microcode

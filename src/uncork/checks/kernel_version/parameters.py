@@ -18,7 +18,8 @@ def _always(facts: Facts) -> bool:
 
 
 def _many_cpus(facts: Facts) -> bool:
-    return len(known(facts.kernel.cpus_present)) > MANY_CPUS
+    present = facts.kernel.cpus_present
+    return not is_unknown(present) and len(present) > MANY_CPUS
 
 
 class Bad(msgspec.Struct, frozen=True):
@@ -31,20 +32,20 @@ class Bad(msgspec.Struct, frozen=True):
 
 
 def _is(*words: str) -> Callable[[str], bool]:
-    return lambda parameter: parameter in words
+    return lambda piece: piece in words
 
 
-def _option(name: str, *values: str) -> Callable[[str], bool]:
-    """One of the comma-separated options of a parameter: `pci=nomsi,noaer`."""
-    return lambda parameter: (
-        parameter.startswith(name + "=")
-        and any(option in values for option in parameter.partition("=")[2].split(","))
-    )
+def pieces(parameter: str) -> tuple[str, ...]:
+    """`pci=nomsi,noaer` is two settings: `pci=nomsi` and `pci=noaer`."""
+    name, equals, values = parameter.partition("=")
+    if name != "pci" or "," not in values:
+        return (parameter,)
+    return tuple(f"{name}{equals}{value}" for value in values.split(","))
 
 
 BAD = (
-    Bad(_option("pci", "pcie_bus_peer2peer"), P1, "sets a payload of 128 bytes on every device"),
-    Bad(_option("pci", "nomsi"), P1, "switches message interrupts off for every device"),
+    Bad(_is("pci=pcie_bus_peer2peer"), P1, "sets a payload of 128 bytes on every device"),
+    Bad(_is("pci=nomsi"), P1, "switches message interrupts off for every device"),
     Bad(
         lambda p: p.startswith("pcie_acs_override"), P1, "needs a patched kernel and only pretends isolation"
     ),
@@ -55,8 +56,8 @@ BAD = (
         "over 255 CPUs the IOMMU remaps interrupts: use iommu=pt",
         _many_cpus,
     ),
-    Bad(_option("pci", "noacs"), INFO, "no mainline kernel knows it: it does nothing"),
-    Bad(_option("pci", "noaer"), P2, "hides link errors"),
+    Bad(_is("pci=noacs"), INFO, "no mainline kernel knows it: it does nothing"),
+    Bad(_is("pci=noaer"), P2, "hides link errors"),
     Bad(_is("pcie_aspm=force"), P2, "forces link power saving on devices that ask not to have it"),
     Bad(_is("idle=poll"), P2, "costs boost clocks and power; PM QoS does the same while a server runs"),
     Bad(
@@ -85,12 +86,12 @@ def bad_parameters(facts: Facts) -> Iterator[Verdict]:
     """
     parameters = known(facts.kernel_version.parameters)
     found = False
-    for parameter in dict.fromkeys(parameters):
+    for piece in dict.fromkeys(piece for parameter in parameters for piece in pieces(parameter)):
         for bad in BAD:
-            if bad.matches(parameter) and bad.applies(facts):
+            if bad.matches(piece) and bad.applies(facts):
                 found = True
-                evidence = seen("/proc/cmdline", parameter)
-                yield fails(f"{parameter}: {bad.why}", parameter, evidence=evidence, priority=bad.priority)
+                evidence = seen("/proc/cmdline", piece)
+                yield fails(f"{piece}: {bad.why}", piece, evidence=evidence, priority=bad.priority)
     events = facts.kernel.events
     lines = () if is_unknown(events) else events.unknown_parameters
     for line in lines:
