@@ -11,7 +11,7 @@ run: $(VENV)/.run
 	$(BIN)/uncork run --demo --yes
 
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 2 -m "not vm"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not vm"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

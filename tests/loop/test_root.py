@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from tests.loop.program import OVERCOMMIT, SMALL, uncork
 
-pytestmark = pytest.mark.slow
+# One worker for all that changes this host or takes the server it finds on it.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("host")]
 
 
 def now() -> str:
@@ -54,7 +55,6 @@ def test_without_an_answer_nothing_is_written(tmp_path, strict_overcommit, endpo
     assert now() == strict_overcommit
 
 
-@pytest.mark.timeout(600)
 def test_kill_9_at_ten_moments_then_rollback(tmp_path, strict_overcommit, endpoint):
     dice = random.Random(20261201)
     command = [sys.executable, "-m", "uncork.cli.main", "run", "--yes", "--endpoint", endpoint, *SMALL]

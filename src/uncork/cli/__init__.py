@@ -18,4 +18,5 @@ VERBS = {
     "hold": "What reverts by itself, and when: extend or confirm it.",
     "persist": "Keep over a reboot what was proven: write boot files, or take them away.",
     "journal": "What was done to this host, and whether the record of it is intact.",
+    "mcp": "Let an assistant read, plan and (only where allowed) apply, over MCP.",
 }

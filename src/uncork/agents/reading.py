@@ -1,0 +1,269 @@
+"""Tools that only read: the audit, the plan, the record, the journal, the comparison."""
+
+import time
+from pathlib import Path
+
+from mcp.server import MCPServer
+
+from uncork.agents.digest import digest
+from uncork.agents.mcp_server import READ, sentence
+from uncork.agents.replies import (
+    Compared,
+    Explanation,
+    Finding,
+    Findings,
+    PlanShown,
+    Rows,
+    StepShown,
+    Text,
+    TodoItem,
+    Todos,
+    Waited,
+)
+from uncork.audit import audit
+from uncork.checks import load
+from uncork.errors import NotFound
+from uncork.host.live import LiveHost
+from uncork.host.recording import RecordingHost
+from uncork.loop.run import artefacts, load_audit, load_comparison
+from uncork.model.findings import Audit, Result
+from uncork.model.plan import Plan, Step
+from uncork.plan.fold import fold
+from uncork.plan.store import Store
+from uncork.plan.todo import todo
+from uncork.record.markdown import plain
+from uncork.record.seal import NAME
+
+PAGE = 25
+TEXT_CHARS = 12_000
+WAIT_S = 20.0
+POLL_S = 0.25
+
+
+def register(server: MCPServer, state: Path | None) -> None:
+    """Add the reading tools and the resources."""
+    last: dict[str, Audit] = {}
+
+    @server.tool(annotations=READ)
+    @sentence
+    def audit_start() -> Findings:
+        """Look at this host with every explorer and check (about a second, changes nothing); the failures, ranked."""
+        last["audit"] = audit(RecordingHost(LiveHost()))
+        with Store(state) as store:
+            return _findings(store, last["audit"], "fail", "", 0)
+
+    @server.tool(annotations=READ)
+    @sentence
+    def audit_findings(answer: str = "fail", dimension: str = "", offset: int = 0) -> Findings:
+        """Answers of the last audit by answer (fail, unknown, pass, not-applicable) and dimension, 25 at a time."""
+        with Store(state) as store:
+            return _findings(store, _audit(store, last), answer, dimension, offset)
+
+    @server.tool(annotations=READ)
+    @sentence
+    def finding_explain(id: str) -> Explanation:
+        """What a check asks, why it matters, its cure and undo, its source, and what it answered on this host."""
+        checks = load()
+        if id not in checks:
+            raise NotFound(f"There is no check {id!r}.", next="audit_findings")
+        one = checks[id]
+        with Store(state) as store:
+            answers = [_finding(result) for result in _audit(store, last).results if result.id == id]
+            return Explanation(
+                plan=digest(store),
+                id=one.id,
+                title=one.title,
+                priority=one.priority.value,
+                change_class=one.change_class.value,
+                effect=one.effect,
+                confidence=one.confidence.value,
+                fix=one.fix,
+                undo=one.undo,
+                wrong_when=one.wrong_when,
+                folklore=one.folklore,
+                source=one.source,
+                answers=answers,
+            )
+
+    @server.tool(annotations=READ)
+    @sentence
+    def plan_show(step: str = "") -> PlanShown:
+        """The plan of record: every step with its status, needs, exact changes and evidence (or one step)."""
+        with Store(state, create=False) as store:
+            return shown(store, store.read(), step)
+
+    @server.tool(annotations=READ)
+    @sentence
+    def plan_wait(revision: int, seconds: float = WAIT_S) -> Waited:
+        """Wait up to 20 seconds for a step to begin or end; `revision` is the last one you saw."""
+        with Store(state, create=False) as store:
+            before = _statuses(store.read())
+            end_s = time.monotonic() + min(seconds, WAIT_S)
+            while time.monotonic() < end_s:
+                plan = store.read()
+                if plan.revision != revision or _statuses(plan) != before:
+                    break
+                time.sleep(POLL_S)
+            plan = store.read()
+            changed = plan.revision != revision or _statuses(plan) != before
+            return Waited(
+                plan=digest(store), changed=changed, revision=plan.revision, statuses=_statuses(plan)
+            )
+
+    @server.tool(annotations=READ)
+    @sentence
+    def todo_read() -> Todos:
+        """The plan as a todo list: content, status, priority. Statuses are the engine's; nobody else writes them."""
+        with Store(state, create=False) as store:
+            items = [
+                TodoItem(content=one.content, status=one.status, priority=one.priority)
+                for one in todo(store.read())
+            ]
+            return Todos(plan=digest(store), todos=items)
+
+    @server.tool(annotations=READ)
+    @sentence
+    def record_read(offset: int = 0) -> Text:
+        """system-improve.md of the plan, 12,000 characters at a time."""
+        with Store(state, create=False) as store:
+            plan = store.read()
+            return _text(store, artefacts(store.folder, plan.id) / NAME, offset)
+
+    @server.tool(annotations=READ)
+    @sentence
+    def journal_tail(rows: int = 20) -> Rows:
+        """The newest rows of the journal of writes, and whether its hash chain is intact."""
+        from uncork.apply import chain
+
+        with Store(state, create=False) as store:
+            found = store.db.execute(
+                "SELECT seq, txn, kind, body FROM journal ORDER BY seq DESC LIMIT ?",
+                (max(1, min(rows, 100)),),
+            ).fetchall()
+            shown_rows = [dict(row) | {"body": row["body"][:600]} for row in reversed(found)]
+            return Rows(plan=digest(store), rows=shown_rows, intact=not chain.broken(store.db))
+
+    @server.tool(annotations=READ)
+    @sentence
+    def compare_show() -> Compared:
+        """What the benchmark before and the one after support, and no more."""
+        with Store(state, create=False) as store:
+            result = load_comparison(artefacts(store.folder, store.read().id))
+            if result is None:
+                raise NotFound("Nothing has been compared yet.", next="plan_show (what is left to do)")
+            table = [
+                {
+                    "level": one.level or "all",
+                    "metric": one.metric,
+                    "ratio": round(one.ratio, 4),
+                    "judgement": one.judgement.value,
+                }
+                for one in (*result.overall, *result.levels)
+            ]
+            return Compared(
+                plan=digest(store),
+                judgement=result.judgement.value,
+                says=result.says,
+                table=table,
+                differs=list(result.differs),
+            )
+
+    @server.resource("uncork://plan/current", mime_type="text/plain")
+    def current_plan() -> str:
+        """The plan in five lines and its todo list."""
+        with Store(state) as store:
+            lines = [f"[{one.status}] {one.content}" for one in todo(store.read())] if store.plans() else []
+            return "\n".join([digest(store), *lines])
+
+    @server.resource("uncork://record/current", mime_type="text/markdown")
+    def current_record() -> str:
+        """system-improve.md of the newest plan."""
+        with Store(state, create=False) as store:
+            path = artefacts(store.folder, store.read().id) / NAME
+            return path.read_text(encoding="utf-8") if path.exists() else "There is no record yet."
+
+
+def shown(store: Store, plan: Plan, only: str = "") -> PlanShown:
+    """The plan as a reply."""
+    steps = [_step(step) for step in plan.steps if only in ("", step.name)]
+    if only and not steps:
+        raise NotFound(f"The plan has no step {only!r}.", next="plan_show")
+    return PlanShown(
+        plan=digest(store),
+        id=plan.id,
+        revision=plan.revision,
+        state=plan.state,
+        digest=plan.digest,
+        steps=steps,
+        left_alone=[f"{one.finding}: {plain(one.says)} ({plain(one.why)})" for one in plan.deferred],
+    )
+
+
+def _step(step: Step) -> StepShown:
+    return StepShown(
+        name=step.name,
+        title=plain(step.title),
+        status=step.status.value,
+        shown=step.shown.value,
+        detail=plain(step.detail),
+        needs=[need.step for need in step.needs],
+        changes=[plain(line) for line in fold(step.changes)],
+        evidence=[f"{one.verdict}: {plain(one.summary)}" for one in step.evidence],
+    )
+
+
+def _statuses(plan: Plan) -> dict[str, str]:
+    return {step.name: step.shown.value for step in plan.steps}
+
+
+def _audit(store: Store, last: dict[str, Audit]) -> Audit:
+    """The audit of this session, or the one the plan was made from."""
+    if "audit" in last:
+        return last["audit"]
+    plans = store.plans()
+    if not plans:
+        raise NotFound("Nothing has been looked at yet.", next="audit_start")
+    return load_audit(artefacts(store.folder, plans[0][0]))
+
+
+def _findings(store: Store, found: Audit, answer: str, dimension: str, offset: int) -> Findings:
+    counts: dict[str, int] = {}
+    for result in found.results:
+        counts[result.answer.value] = counts.get(result.answer.value, 0) + 1
+    chosen = [
+        result
+        for result in found.results
+        if result.answer.value == answer and dimension in ("", result.dimension)
+    ]
+    page = chosen[offset : offset + PAGE]
+    return Findings(
+        plan=digest(store),
+        host=plain(found.host),
+        counts=counts,
+        findings=[_finding(result) for result in page],
+        more=max(0, len(chosen) - offset - len(page)),
+        right={name: plain(text) for name, text in found.right.items()},
+        blind={name: plain(why) for name, why in found.explorers.items() if why != "ok"},
+    )
+
+
+def _finding(result: Result) -> Finding:
+    return Finding(
+        id=result.id,
+        answer=result.answer.value,
+        priority=result.priority.value,
+        change_class=result.change_class.value,
+        subject=plain(result.subject),
+        says=plain(result.says),
+        reason=plain(result.reason),
+        evidence=[f"{plain(item.source)}: {plain(item.text)}" for item in result.evidence[:4]],
+    )
+
+
+def _text(store: Store, path: Path, offset: int) -> Text:
+    if not path.exists():
+        raise NotFound("There is no record yet.", next="step_start(step='document')")
+    text = path.read_text(encoding="utf-8")
+    return Text(
+        plan=digest(store), text=text[offset : offset + TEXT_CHARS], source=str(path), total_chars=len(text)
+    )
