@@ -90,6 +90,22 @@ def test_a_result_and_its_baseline_survive_json(result):
     assert msgspec.json.decode(msgspec.json.encode(baseline.of(again)), type=Baseline) == baseline.of(result)
 
 
+def test_several_nodes_are_tested_pair_by_pair_and_together():
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    # Two nodes that this machine need not have: binding them may fail, moving and checking must not.
+    nodes = (topology.Node(0, cpus, 0, 1 << 30), topology.Node(1, cpus[-1:], 1, 1 << 30))
+
+    with HostMemory(half_bytes=24 * MIB, nodes=nodes) as fabric:
+        result = verify(fabric)
+
+    pairs = {(cell.src, cell.dst) for matrix in result.matrices for cell in matrix.cells}
+    assert pairs >= {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert criterion(result, Criterion.INTEGRITY).verdict is Verdict.PASS
+    assert criterion(result, Criterion.INTEGRITY_LOADED).verdict is Verdict.PASS
+    assert [pattern.name for pattern in result.patterns] == ["shift 1", "shift 1"]
+    assert fabric.path(0, 1).components == ("node0 memory", "socket link 0→1", "node1 memory")
+
+
 @pytest.mark.parametrize("choice", ["numpy", "plain"])
 def test_without_a_compiler_it_still_moves_and_checks_and_says_which(choice, monkeypatch):
     with HostMemory(half_bytes=16 * MIB, kernel=choice) as fabric:

@@ -39,9 +39,14 @@ class HostMemory:
     deadline_floor_s = 20.0
 
     def __init__(
-        self, *, depth: Depth = Depth.FULL, kernel: str = "auto", half_bytes: int | None = None
+        self,
+        *,
+        depth: Depth = Depth.FULL,
+        kernel: str = "auto",
+        half_bytes: int | None = None,
+        nodes: Sequence[topology.Node] | None = None,
     ) -> None:
-        self.nodes = topology.nodes()
+        self.nodes = tuple(nodes or topology.nodes())
         self.devices = tuple(
             Device(at, f"node{node.number}", f"node{node.number}", f"{len(node.cpus)} CPUs")
             for at, node in enumerate(self.nodes)
