@@ -176,3 +176,42 @@ def test_control_characters_of_a_host_do_not_reach_the_terminal(store):
 
     assert "\x1b" not in uncork("plan").stdout
     assert "\x1b" not in uncork("approve").stdout
+
+
+def recorded(store):
+    """A plan with a sealed record whose footer names the journal's head."""
+    from uncork.apply import chain
+    from uncork.loop.run import artefacts
+    from uncork.record import seal
+
+    plan = new_plan(store)
+    with store.writing() as db:
+        chain.append(db, "t", "hold", {"step": "x"})
+        chain.append(db, "t", "undo", {"why": "x"})
+    path = artefacts(store.folder, plan.id) / seal.NAME
+    store.seal_record(plan.id, seal.seal(path, "# sealed\n"))
+    seal.finish(path, "# finished\n\n" + chain.footer(store.db))
+    return path
+
+
+def test_a_record_is_checked_with_the_journal(store):
+    recorded(store)
+
+    assert "1 records agree" in uncork("journal", "verify").stdout
+
+
+def test_a_journal_whose_end_was_cut_off_is_found_by_the_record(store):
+    recorded(store)
+    store.db.execute("DROP TRIGGER journal_kept")
+    store.db.execute("DELETE FROM journal WHERE seq = 2")
+
+    refused = uncork("journal", "verify").exception
+    assert "row 2 is missing" in refused.says
+    assert refused.exit == 40
+
+
+def test_a_record_whose_sealed_part_was_edited_is_found(store):
+    path = recorded(store)
+    path.write_text(path.read_text(encoding="utf-8").replace("# sealed", "# edited"), encoding="utf-8")
+
+    assert "is not what was sealed" in uncork("journal", "verify").exception.says

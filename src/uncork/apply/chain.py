@@ -7,6 +7,7 @@ root can rewrite the whole chain, so its head is worth keeping elsewhere (the re
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -61,6 +62,21 @@ def head(db: sqlite3.Connection) -> tuple[int, str]:
     """Number and hash of the newest row; (0, zeros) of an empty journal."""
     last = db.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
     return (last["seq"], last["hash"]) if last else (0, ZERO)
+
+
+def footer(db: sqlite3.Connection) -> str:
+    """The line that a record ends with, so that the head is kept outside the journal too."""
+    seq, text = head(db)
+    return f"Journal head: row {seq}, {text} (`uncork journal verify` compares)\n"
+
+
+def contradicts(db: sqlite3.Connection, record: str) -> str:
+    """What a record's footer says against the journal, in words; empty where they agree or it has none."""
+    for seq, text in re.findall(r"^Journal head: row (\d+), ([0-9a-f]{64}) ", record, re.MULTILINE):
+        row = db.execute("SELECT hash FROM journal WHERE seq = ?", (int(seq),)).fetchone()
+        if int(seq) and (row is None or row["hash"] != text):
+            return f"row {seq} is {'missing' if row is None else 'another one'} than the record names"
+    return ""
 
 
 def broken(db: sqlite3.Connection) -> list[str]:

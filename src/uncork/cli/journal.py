@@ -1,8 +1,11 @@
 """uncork journal: what was done to this host, by whom, and whether the record of it is intact."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from uncork.plan.store import Store
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, invoke_without_command=True)
 
@@ -64,7 +67,7 @@ def _says(body: dict[str, Any]) -> str:
 
 @app.command()
 def verify(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """Check every hash. It shows accident and casual editing; root can rewrite the whole chain."""
+    """Check every hash, and every record against them. Root can rewrite all of it: keep the head elsewhere."""
     from uncork.apply import chain
     from uncork.cli.show import print_json
     from uncork.errors import Corrupt
@@ -72,14 +75,38 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON."
 
     with Store(create=False) as store, refusing():
         wrong = chain.broken(store.db)
+        records, against = _records(store)
         rows, head = chain.head(store.db)
-    if wrong:
+    if wrong or against:
         raise Corrupt(
-            "The journal is not as it was written: " + "; ".join(wrong[:5]) + ".",
-            next="compare with the head noted in system-improve.md, and restore state.db from a backup",
+            "The journal is not as it was written: " + "; ".join([*wrong[:5], *against[:5]]) + ".",
+            next="compare with a copy of state.db and of the records, and find out who changed them",
         )
     if as_json:
-        print_json({"rows": rows, "head": head})
+        print_json({"rows": rows, "head": head, "records": records})
     else:
-        print(f"{rows} rows, chain intact, head {head}")
-        print("next: compare the head with the one at the end of system-improve.md")
+        print(f"{rows} rows, chain intact, {records} records agree, head {head}")
+        print("next: keep the head where this host cannot write")
+
+
+def _records(store: "Store") -> tuple[int, list[str]]:
+    """How many records are as they were sealed and agree with the journal; what is wrong with the others."""
+    from uncork.apply import chain
+    from uncork.errors import Corrupt
+    from uncork.loop.run import artefacts
+    from uncork.record import seal
+
+    good, wrong = 0, []
+    for plan_id, _ in store.plans():
+        path = artefacts(store.folder, plan_id) / seal.NAME
+        sealed = store.read(plan_id).record_sha256
+        if sealed is None:
+            continue
+        try:
+            seal.verify(path, sealed)
+            against = chain.contradicts(store.db, path.read_text(encoding="utf-8"))
+        except Corrupt as error:
+            against = error.says
+        good += not against
+        wrong += [f"{path}: {against}"] if against else []
+    return good, wrong

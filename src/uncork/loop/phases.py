@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
-from uncork.apply import hold
+from uncork.apply import chain, hold
 from uncork.apply.dry_run import predict
 from uncork.apply.transaction import apply_step
 from uncork.bench.compare import compare
@@ -198,7 +198,7 @@ def close(run: Run, plan: Plan, step: Step) -> None:
     run.store.start(step)
     plan = run.plan()
     if run.record.exists():
-        finish(run.record, finished_text(_after(run, plan)))
+        finish(run.record, finished_text(_after(run, plan)) + "\n\n" + chain.footer(run.store.db))
         run.store.complete(step, f"{run.record} finished", artefact=str(run.record))
     else:
         run.store.complete(step, "no record was written, since the plan ended before it")
