@@ -74,6 +74,15 @@ def test_a_measured_curve_replaces_the_foreign_one(tmp_path: Path) -> None:
     assert found["bounds"][0]["fabric"]["tok_s"] == pytest.approx(152, abs=1)  # one-shot kernel over PCIe
 
 
+def test_a_measured_copy_sets_the_bandwidth_of_the_engine_tier() -> None:
+    found = run_json(GLM, *ON_CARDS, "--context", "0", "--concurrency", "1", "--copy", "1433.6")
+
+    step = found["bounds"][0]["best"]
+    memory = step["ideal_ms"] + step["replication_ms"]
+    assert step["bandwidth_loss_ms"] == pytest.approx(memory / 0.8 - memory)
+    assert any("bandwidth measured on this host" in line for line in found["bounds"][0]["assumptions"])
+
+
 def test_prompts_and_answers_give_a_steady_throughput() -> None:
     found = run_json(GLM, *ON_CARDS, "--concurrency", "8", "--prompt", "1024", "--answer", "1024")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound import model_bytes
@@ -116,6 +116,7 @@ def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
         model_bytes(tmp_path / "nowhere")
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(GLM)),
     st.one_of(

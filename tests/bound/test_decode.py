@@ -246,6 +246,7 @@ def test_an_impossible_layout_names_its_option(parallel: Parallel, option: str) 
         bound_for(GLM, CARD, parallel, 0, 1, count=8 if parallel.tp == 16 else None)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 512), st.integers(1, 64), st.floats(1, 1e5))
 def test_distinct_experts_stay_between_the_chosen_and_all(experts: int, chosen: int, tokens: float) -> None:
     chosen = min(chosen, experts)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound import fabric, hardware
@@ -91,6 +91,7 @@ def test_a_curve_file_that_is_not_one_is_refused(tmp_path: Path, text: str) -> N
         fabric.read_curve(path, 8)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.integers(1, 1 << 30), st.floats(0.1, 1e6), min_size=1, max_size=8), st.floats(1, 1e10)
 )

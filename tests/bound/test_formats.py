@@ -1,7 +1,7 @@
 """Bytes a weight in every number format, scales included."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound import formats
@@ -38,6 +38,7 @@ def test_a_width_that_does_not_exist_is_refused() -> None:
         formats.grouped_int(5, 128, zeros=True)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 3000))
 def test_more_bits_never_take_fewer_bytes(rows: int, columns: int) -> None:
     four = matrix_bytes(formats.grouped_int(4, 32, zeros=False), rows, columns)

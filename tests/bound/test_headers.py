@@ -168,7 +168,7 @@ def test_a_wrong_entry_names_its_tensor(tmp_path: Path, entry: dict[str, Any], n
     assert named in caught.value.says
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_header_or_refused(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "model.safetensors"
@@ -303,3 +303,35 @@ def test_a_folder_with_several_models_asks_which(tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match=r"several models: a.gguf, b.gguf$"):
         model_bytes(tmp_path)
+
+
+def test_latent_attention_of_a_gguf_keeps_one_latent_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "mla.gguf"
+    pairs: dict[str, int | str] = {
+        "general.architecture": "deepseek2",
+        "deepseek2.block_count": 1,
+        "deepseek2.embedding_length": 256,
+        "deepseek2.attention.head_count": 4,
+        "deepseek2.attention.head_count_kv": 1,
+        "deepseek2.attention.kv_lora_rank": 512,
+        "deepseek2.attention.key_length": 576,
+        "deepseek2.attention.key_length_mla": 192,
+        "deepseek2.attention.value_length_mla": 128,
+        "deepseek2.rope.dimension_count": 64,
+        "deepseek2.vocab_size": 512,
+    }
+    tensors = {
+        "token_embd.weight": ([256, 512], 12),
+        "blk.0.attn_kv_a_mqa.weight": ([256, 576], 12),
+        "blk.0.attn_k_b.weight": ([256, 512], 12),
+        "blk.0.ffn_down.weight": ([256, 256], 12),
+    }
+    write_gguf(path, pairs, tensors)
+
+    model = model_bytes(path)
+
+    (cache,) = model.caches
+    assert (cache.kind, cache.elements) == ("latent", 576)
+    assert cache.prompt_flops_per_position == 2 * 4 * (192 + 128)
+    replicated = [part for part in model.parts if part.sharding is Sharding.REPLICATED]
+    assert [part.parameters for part in replicated] == [256 * 576]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.bound import bound_for, hardware, model_bytes
+from uncork.bound import bound_for, caches, hardware, model_bytes
 from uncork.bound.prefill import prefill_bound, throughput_limit_tok_s, throughput_serial_tok_s
 from uncork.errors import BadInput
 from uncork.model.bound import Parallel
@@ -38,6 +38,24 @@ def test_eight_cards_on_pcie_are_bound_by_the_fabric() -> None:
     assert first.collective_ms == pytest.approx(156 * 1.75 * message / 24.5e6, rel=0.05)
     assert 8192 / (first.collective_ms / 1e3) == pytest.approx(7303, rel=0.05)
     assert first.compute_ms < first.collective_floor_ms < first.collective_ms
+
+
+def test_latent_attention_of_a_prompt_works_on_plain_heads() -> None:
+    model = model_bytes(MODELS / "DeepSeek-R1")
+    length = 32_768
+    by_hand = 61 * 2 * 128 * (128 + 64 + 128) * length * length / 2
+
+    assert caches.prompt_flops(model, length) == pytest.approx(by_hand)
+    assert caches.attention_flops(model, length / 2) * length > 3 * by_hand  # absorbed, as decoding does it
+
+
+def test_a_window_limits_what_a_prompt_attends_to() -> None:
+    model = model_bytes(MODELS / "gpt-oss-120b")
+    length, window = 1024, 128
+    seen = sum(min(i, window) for i in range(length)) / length  # 120 of 128: the first tokens see less
+    by_hand = length * (18 * seen + 18 * (length - 1) / 2) * 4 * 64 * 64
+
+    assert caches.prompt_flops(model, length) == pytest.approx(by_hand, rel=0.002)
 
 
 def test_a_short_prompt_is_bound_by_reading_the_weights() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uncork.bound.quantisation import Names, read_scheme
@@ -117,6 +117,7 @@ SECTIONS = [
 ]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SECTIONS), st.data(), ODD)
 def test_an_odd_value_is_read_or_refused(section: dict[str, Any], data: st.DataObject, odd: Any) -> None:
     key = data.draw(st.sampled_from(sorted(section)))

@@ -56,6 +56,7 @@ def _cache(config: Config, kind: str, indexer: bool, count: int) -> Cache:
         kv_heads=kv_heads,
         window=window,
         flops_per_position=4 * heads * size,
+        prompt_flops_per_position=4 * heads * size,
     )
 
 
@@ -72,9 +73,18 @@ def _latent(config: Config, kind: str, indexer: bool, count: int) -> Cache:
         fixed_bytes=index_size + 4 if index_size else 0,
         top_k=config.positive("index_topk") if kind == "sparse" else 0,
         flops_per_position=2 * heads * (2 * latent + rope),
+        # Within a prompt engines expand the latents once and then work on plain heads, which is less.
+        prompt_flops_per_position=2 * heads * min(2 * latent + rope, _expanded(config)),
         index_flops_per_position=2 * index_heads * index_size,
         # FlashMLA's FP8 layout for sparse attention: FP8 latent, a float32 scale per 128, BF16 rotary part.
         packed_fp8_bytes=latent + latent // 128 * 4 + 2 * rope if kind == "sparse" else 0,
+    )
+
+
+def _expanded(config: Config) -> int:
+    # GGUF headers may leave these out; 0 keeps the bound safe.
+    return sum(
+        config.integer(key, default=0) for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     )
 
 
@@ -134,3 +144,15 @@ def attention_flops(model: ModelBytes, context: float) -> float:
             attended * cache.flops_per_position + positions * cache.index_flops_per_position
         )
     return total
+
+
+def prompt_flops(model: ModelBytes, length: int) -> float:
+    """FLOPs of attention of a whole prompt, causal: the token at i sees i positions, or the limit of its layer."""
+    total = 0.0
+    for cache in model.caches:
+        limit = cache.window or cache.top_k or length
+        seen = length / 2 if length <= limit else limit - limit**2 / (2 * length)
+        total += cache.layers * (
+            seen * cache.prompt_flops_per_position + length / 2 * cache.index_flops_per_position
+        )
+    return length * total

@@ -281,6 +281,11 @@ def _config(metadata: dict[str, Any], arch: str, tensors: list[Tensor], name: st
     tokens = metadata.get("tokenizer.ggml.tokens")
     values["vocab_size"] = values["vocab_size"] or (tokens if isinstance(tokens, int) else None)
     values["tie_word_embeddings"] = not any(tensor.name == "output.weight" for tensor in tensors)
+    key_size = metadata.get(f"{arch}.attention.key_length_mla") or values["head_dim"]
+    if values["kv_lora_rank"] and isinstance(key_size, int) and values["qk_rope_head_dim"]:
+        values["qk_nope_head_dim"] = max(0, key_size - values["qk_rope_head_dim"])
+        sizes = (f"{arch}.attention.value_length_mla", f"{arch}.attention.value_length")
+        values["v_head_dim"] = next((metadata[name] for name in sizes if name in metadata), None)
     if values["sliding_window"]:
         pattern = metadata.get(f"{arch}.attention.sliding_window_pattern")
         known = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "gemma4": 6, "cohere2": 4}

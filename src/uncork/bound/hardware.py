@@ -146,15 +146,25 @@ def from_readings(
         known.peaks_tflops if known else _fallback_peaks(name, sm_count, max_sm_clock_mhz, compute_capability)
     )
     base = known or by_bandwidth(gb_s)
-    return msgspec.structs.replace(
+    device = msgspec.structs.replace(
         base,
         name=name,
         bandwidth_gb_s=gb_s,
         bandwidth_source=source,
         memory_bytes=memory_bytes or base.memory_bytes,
         peaks_tflops=peaks,
-        copy_share=min(1.0, copy_gb_s / gb_s) if copy_gb_s else None,
     )
+    return with_copy(device, copy_gb_s) if copy_gb_s else device
+
+
+def with_copy(device: Hardware, copy_gb_s: float) -> Hardware:
+    """The device with the share of its bandwidth that a copy reached on this host (bytes read plus written).
+
+    Raises BadInput on a value that is not a bandwidth; one above the peak counts as the peak.
+    """
+    if not copy_gb_s > 0:
+        raise BadInput(f"--copy: {copy_gb_s:g} GB/s is not a bandwidth")
+    return msgspec.structs.replace(device, copy_share=min(1.0, copy_gb_s / device.bandwidth_gb_s))
 
 
 def from_gpu(gpu: "Gpu", *, copy_gb_s: float | None = None) -> Hardware:

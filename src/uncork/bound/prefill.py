@@ -72,8 +72,7 @@ def _compute_ms(model: ModelBytes, hardware: Hardware, parallel: Parallel, promp
             total_ms += 2 * part.parameters * share * tokens / (peak * 1e9)
     peak = peak_tflops(hardware, 8)
     if peak is not None:
-        # Causal: token i sees i positions, which is half the square; limits (windows, top-k) bite at the mean.
-        flops = prompt_len * caches.attention_flops(model, prompt_len / 2)
+        flops = caches.prompt_flops(model, prompt_len)
         total_ms += flops / _ranks(parallel) / (peak * 1e9)
     return total_ms
 

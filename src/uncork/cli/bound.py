@@ -20,6 +20,7 @@ def bound(
         float | None, Option(help="Memory bandwidth of one device, GB/s (goes first).")
     ] = None,
     memory: Annotated[float | None, Option(help="Memory of one device, GB (goes first).")] = None,
+    copy: Annotated[float | None, Option(help="Measured copy on a device, GB/s read plus written.")] = None,
     on_cpu: Annotated[bool, Option("--cpu", help="Decode on this host's CPU; measures its memory.")] = False,
     this_host: Annotated[bool, Option("--this-host", help="Take the GPUs from this host's driver.")] = False,
     count: Annotated[int | None, Option(help="Devices in the host; else as many as the ranks need.")] = None,
@@ -48,7 +49,7 @@ def bound(
     as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """The most tokens a second this model can give on this hardware, and what that assumes. Needs no host."""
-    from uncork.bound import bound_for, fabric, model_bytes
+    from uncork.bound import bound_for, fabric, hardware, model_bytes
     from uncork.bound.picture import draw
     from uncork.bound.prefill import prefill_bound
     from uncork.bound.report import Report, lines
@@ -62,6 +63,8 @@ def bound(
         count = count or found
     else:
         device = _device(gpu, bandwidth, memory, on_cpu, model.weight_bytes)
+    if copy is not None:
+        device = hardware.with_copy(device, copy)
     users = _users(concurrency, measured)
     parallel = Parallel(tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
     curve = fabric.read_curve(allreduce_us, tp) if allreduce_us else None
@@ -113,7 +116,7 @@ def _levels(
         print_json({"levels": rows[0], "before": rows[1] if before else (), "moved": moved})
         return
     lines = [*levels.beside(rows[0]), "", *levels.shift_lines(moved), ""]
-    lines.append("Next: uncork bound ... --concurrency N --measured TOK_S, for the waterfall of a level.")
+    lines.append("Next: --concurrency N --measured TOK_S shows where the time of one level goes.")
     for line in lines:
         typer.echo(clean(line))
 

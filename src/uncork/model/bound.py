@@ -58,6 +58,7 @@ class Cache(msgspec.Struct, frozen=True):
     top_k: int = 0
     state_bytes: int = 0
     flops_per_position: int = 0  # of one new token against one cached position and layer
+    prompt_flops_per_position: int = 0  # the same within a prompt, where latent caches may be expanded first
     index_flops_per_position: int = 0
     packed_fp8_bytes: int = 0  # per token and layer where engines pack FP8 with its own scales
 
