@@ -22,18 +22,11 @@ def server():
         pytest.skip("the small model is not installed")
     model = next(Path(found.origin).parent.glob("*.gguf"))
     environ = os.environ | {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwx", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uncork.loop.demo_server", model, "1", "256"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="utf-8",
-        env=environ,
-    )
-    address = process.stdout.readline().strip()
-    yield process, address, model
-    process.stdin.close()
-    process.wait(timeout=60)
+    command = [sys.executable, "-m", "uncork.loop.demo_server", model, "1", "256"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, encoding="utf-8", env=environ, **pipes) as process:
+        yield process, process.stdout.readline().strip(), model
+        process.stdin.close()  # it ends when its input does
 
 
 def test_its_address_model_and_environment(server):

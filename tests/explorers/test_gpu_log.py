@@ -22,6 +22,14 @@ LINES = [
     ("pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=Physical Layer", "aer-corrected"),
     ("iommu: Default domain type: Translated", "iommu-domain"),
     ("mce: CPU3: Core temperature is above threshold, cpu clock is throttled", "throttled"),
+    ("Hypervisor detected: KVM", "guest"),
+    ("DMI: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2", "guest"),
+    ("pcieport 0000:00:01.1: pciehp: Slot(0): Link Down", "link-down"),
+    ("{1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 0", "apei"),
+    ("acpi PNP0A08:00: _OSC: platform does not support [AER LTR DPC]", "osc"),
+    ("NVRM: GPU 0000:01:00.0: GPU does not have the necessary power cables connected.", "power-cable"),
+    ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.158.01", "module"),
+    ("NVRM: API mismatch: the client has the version 535.113.01, but", "api-mismatch"),
     ("NVRM: installed in this system requires use of the NVIDIA open kernel modules.", "needs-open"),
 ]
 

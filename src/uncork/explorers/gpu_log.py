@@ -74,7 +74,7 @@ _WORDS = (
         "acs_redir",
         "ACS redirect",
     ),
-    *("GSP", "ASPM"),
+    *("GSP", "ASPM", "Hypervisor detected", "DMI: "),
 )
 _XID = re.compile(r"S?Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
 _NAMES = list(_KINDS)
