@@ -83,6 +83,15 @@ def test_a_measured_copy_sets_the_bandwidth_of_the_engine_tier() -> None:
     assert any("bandwidth measured on this host" in line for line in found["bounds"][0]["assumptions"])
 
 
+def test_drafts_cost_the_mtp_layer_unless_they_are_free() -> None:
+    drafts = ["--concurrency", "1", "--draft", "3", "--accept", "2.8"]
+    paid = run_json(GLM, *ON_CARDS, *drafts)["bounds"][0]
+    free = run_json(GLM, *ON_CARDS, *drafts, "--free-draft")["bounds"][0]
+
+    assert paid["best"]["draft_ms"] > free["best"]["draft_ms"] == 0
+    assert paid["silicon"]["tok_s"] < free["silicon"]["tok_s"]
+
+
 def test_prompts_and_answers_give_a_steady_throughput() -> None:
     found = run_json(GLM, *ON_CARDS, "--concurrency", "8", "--prompt", "1024", "--answer", "1024")
 

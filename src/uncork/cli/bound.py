@@ -46,6 +46,10 @@ def bound(
     memory_share: Annotated[float, Option(help="Share of memory that the engine may use.")] = 1.0,
     draft: Annotated[int, Option(help="Draft tokens a step (speculative decoding).")] = 0,
     accept: Annotated[float, Option(help="Tokens a step yields on average, with --draft.")] = 1.0,
+    free_draft: Annotated[
+        bool,
+        Option("--free-draft", help="Drafts cost nothing (n-grams); else the MTP layer is read for each."),
+    ] = False,
     as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """The most tokens a second this model can give on this hardware, and what that assumes. Needs no host."""
@@ -74,7 +78,9 @@ def bound(
         "max_num_seqs": max_num_seqs,
         "memory_share": memory_share,
         "count": count,
-        "speculation": Speculation(draft, accept, model.mtp_parameters > 0) if draft else None,
+        "speculation": Speculation(draft, accept, model.mtp_parameters > 0 and not free_draft)
+        if draft
+        else None,
     }
     if before and not run:
         raise BadInput("--before needs a later run beside it", next="add --run DIR")
