@@ -115,13 +115,27 @@ def cpu_offline(facts: Facts) -> Iterator[Verdict]:
     if not is_unknown(smt) and smt in ("off", "forceoff"):
         yield not_applicable("hardware threads are switched off as a whole (smt control)")
         return
-    missing = sorted(set(facts.kernel.cpus_present) - set(facts.kernel.cpus_online))
+    present = known(facts.kernel.cpus_present)
+    missing = sorted(set(present) - set(known(facts.kernel.cpus_online)))
     evidence = seen(f"{_CPU}/online", cpulist.render(facts.kernel.cpus_online))
-    if missing:
-        changes = [Change("sysfs", f"{_CPU}/cpu{cpu}/online", "1", before="0") for cpu in missing]
-        yield fails(f"CPU {cpulist.render(missing)} is offline", evidence=evidence, changes=changes)
-    else:
+    if not missing:
         yield passes("all CPUs are online", evidence=evidence)
+        return
+    says = f"CPU {cpulist.render(missing)} is offline"
+    if len(present) >= 255 and _not_addressed(facts):
+        # The write would be refused: the processor has no address (uefi.x2apic).
+        yield fails(says, evidence=evidence, change_class=FIRMWARE)
+    else:
+        changes = [Change("sysfs", f"{_CPU}/cpu{cpu}/online", "1", before="0") for cpu in missing]
+        yield fails(says, evidence=evidence, changes=changes)
+
+
+def _not_addressed(facts: Facts) -> bool:
+    """Whether the log or the command line says that APIC ids above eight bits are not used."""
+    events, words = facts.kernel.events, facts.kernel_version.parameters
+    refused = not is_unknown(events) and bool(events.apic)
+    off = ("nox2apic", "intremap=off", "iommu=off", "amd_iommu=off")
+    return refused or (not is_unknown(words) and any(word in off for word in words))
 
 
 @check("kernel.irqbalance", INFO, RUNTIME)

@@ -108,8 +108,8 @@ def rank_affinity(facts: Facts) -> Iterator[Verdict]:
         elif not mask & near:
             yield fails(f"{server.kind} runs it on the wrong node", name, evidence=evidence, change=change)
         else:
-            says = "it may run on any node"
-            yield fails(says, name, evidence=evidence, change=change, priority=P2)
+            # Gains and losses are both published for this: worth a trial by its owner, not a planned write.
+            yield fails("it may run on any node", name, evidence=evidence, priority=P2)
 
 
 @check("numa.rank-memory-locality", P1, SERVICE_RESTART)
