@@ -18,7 +18,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.hosts import identity, no_process, seen, serving, subject, virtual
+from uncork.checks.hosts import identity, known, no_process, seen, serving, subject, virtual
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import is_unknown
