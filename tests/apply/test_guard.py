@@ -318,6 +318,20 @@ def test_the_guard_puts_the_host_back_even_if_its_disk_takes_no_rows(world, tmp_
     assert world.hold_state() == "undone"
 
 
+def test_the_guard_puts_the_host_back_even_if_the_database_is_ruined(world):
+    apply_step(world.store, world.step(), knobs=world.knobs(), guard=process_guard, hold_s=4)
+    name = guard_of(world)
+    world.store.close()
+    for path in world.store.folder.glob("state.db*"):
+        path.write_bytes(b"ruined " * 20_000)
+
+    assert until(lambda: world.values() == ["0", "0", "0"])
+    os.kill(int(name.split(":")[1]), signal.SIGKILL)
+    for path in world.store.folder.glob("state.db*"):
+        path.unlink()
+    world.store = Store(world.store.folder)
+
+
 def race(world, txn, deadline_ns):
     """One confirm against one expiry from another process, let go at the same moment; who won."""
     go_read, go_write = os.pipe()

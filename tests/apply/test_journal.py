@@ -47,6 +47,13 @@ def test_each_write_says_who_when_what_and_with_which_version(applied):
     assert 0 < intent["boot_ns"] <= database.boot_ns()
 
 
+def test_a_group_says_who_approved_it_and_how(applied):
+    held = next(body for body in bodies(applied) if body["kind"] == "hold")
+
+    assert (held["approved"]["by"], held["approved"]["how"]) == ("tester", "test")
+    assert len(held["approved"]["digest"]) == 64
+
+
 def test_every_intent_ends_in_one_way(applied):
     from uncork.apply.rollback import rollback
 

@@ -28,7 +28,11 @@ def writable() -> bool:
     return os.geteuid() == 0
 
 
-pytestmark = pytest.mark.skipif(not writable(), reason="/proc/sys/vm/swappiness is not ours to write here")
+# One worker for all tests that change this host.
+pytestmark = [
+    pytest.mark.skipif(not writable(), reason="/proc/sys/vm/swappiness is not ours to write here"),
+    pytest.mark.xdist_group("host"),
+]
 
 
 @pytest.fixture

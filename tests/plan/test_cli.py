@@ -150,6 +150,7 @@ def test_confirming_by_hand_waits_for_the_gate(store):
     assert "reverts in 29:59" in uncork("hold", "extend", "--minutes", "30").stdout
     assert uncork("hold", "confirm", "--without-gate").exception is None
     assert store.read().holds[0].state == "confirmed"
+    assert "without the gate" in uncork("journal").stdout
 
 
 def test_watching_ends_with_the_plan(store):

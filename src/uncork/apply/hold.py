@@ -11,8 +11,11 @@ from uncork.plan import database
 from uncork.plan.store import Store
 
 
-def confirm(store: Store, txn: str, *, actor: dict[str, Any] | None = None) -> None:
-    """Keep the group: open → confirmed before its deadline. Raises `IllegalMove` where that has come."""
+def confirm(store: Store, txn: str, *, actor: dict[str, Any] | None = None, why: str = "") -> None:
+    """Keep the group: open → confirmed before its deadline. Raises `IllegalMove` where that has come.
+
+    `why` goes into the journal: a confirm without the gate says so for ever.
+    """
     with store.writing() as db:
         won = db.execute(
             "UPDATE hold SET state = 'confirmed' WHERE txn = ? AND state = 'open' AND deadline_boot_ns > ?",
@@ -20,16 +23,16 @@ def confirm(store: Store, txn: str, *, actor: dict[str, Any] | None = None) -> N
         ).rowcount
         if not won:
             raise _too_late(store, txn)
-        chain.append(db, txn, "confirmed", {"actor": actor or chain.actor()})
+        chain.append(db, txn, "confirmed", {"why": why, "actor": actor or chain.actor()})
         guard = db.execute("SELECT guard FROM hold WHERE txn = ?", (txn,)).fetchone()["guard"]
     disarm(guard)
 
 
-def confirm_all(store: Store, plan: Plan, *, actor: dict[str, Any] | None = None) -> int:
+def confirm_all(store: Store, plan: Plan, *, actor: dict[str, Any] | None = None, why: str = "") -> int:
     """Keep every open group of the plan; how many. Raises `IllegalMove` where one has already been undone."""
     holds = [hold for hold in store.read(plan.id).holds if hold.state == "open"]
     for hold in holds:
-        confirm(store, hold.txn, actor=actor)
+        confirm(store, hold.txn, actor=actor, why=why)
     return len(holds)
 
 

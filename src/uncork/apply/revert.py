@@ -26,6 +26,8 @@ from uncork.plan.database import reached
 
 CALL_LIMIT_S = 10.0
 POLL_S = 1.0
+ROW_TRIES = 600
+LEFT = ("failed", "stuck", "drift")
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESRCH)
 UNDOABLE = ("open", "confirmed", "undoing", "undo_failed", "stuck")
 Outcome = dict[str, Any]  # ord, target, before, now, end: undone | noop | drift | gone | failed | stuck
@@ -140,11 +142,11 @@ def undo_target(child: Child, intent: dict[str, Any]) -> Outcome:
         return {**outcome, "end": "stuck"}
 
 
-def put_back(db: sqlite3.Connection, txn: str) -> list[Outcome]:
-    """Undo a group without a row, where the journal takes none; the intents in it are durable."""
+def put_back(known: list[dict[str, Any]]) -> list[Outcome]:
+    """Undo intents without a row, where the journal takes none."""
     child = Child(serve)
     try:
-        return [undo_target(child, intent) for intent in reversed(intents(db, txn))]
+        return [undo_target(child, intent) for intent in reversed(known)]
     finally:
         child.close()
 
@@ -200,12 +202,17 @@ def end_step(db: sqlite3.Connection, step: int | None, reason: str) -> None:
 
 
 def guard(db: sqlite3.Connection, folder: Path, txn: str) -> int:
-    """Wait for the deadline of an open hold and then undo it, unless it was confirmed first; an exit status."""
-    while True:
-        hold = db.execute("SELECT * FROM hold WHERE txn = ?", (txn,)).fetchone()
-        if hold is None or hold["state"] not in ("open", "undoing") or hold["boot_id"] != database.boot_id():
+    """Wait for the deadline of an open hold and then undo it, unless it was confirmed first; an exit status.
+
+    A full, failing or ruined disk must not keep the host from being put back: past the deadline nobody can
+    confirm, so the group is undone once from what was last read, and the rows are tried again for a while.
+    """
+    watch = _Watch(db, txn)
+    tries = 0
+    while tries < ROW_TRIES:
+        if not watch.look():
             return 0
-        left_s = (hold["deadline_boot_ns"] - database.boot_ns()) / 1e9
+        left_s = (watch.deadline_ns - database.boot_ns()) / 1e9
         if left_s > 0:
             time.sleep(min(left_s, POLL_S))
             continue
@@ -220,14 +227,40 @@ def guard(db: sqlite3.Connection, folder: Path, txn: str) -> int:
                 )
         except LockHeld:
             continue
-        except sqlite3.Error:
-            # A full or failing disk must not keep the host from being put back. Past the deadline nobody can
-            # confirm, so undoing without a row is safe; the rows are tried again until they can be stored.
-            put_back(db, txn)
+        except (sqlite3.Error, OSError):
+            if not tries:
+                put_back(watch.intents)
+            tries += 1
             time.sleep(POLL_S)
             continue
-        failed = [o for o in outcomes or () if o["end"] in ("failed", "stuck", "drift")]
-        return 30 if failed else 0
+        return 30 if any(outcome["end"] in LEFT for outcome in outcomes or ()) else 0
+    return 30
+
+
+class _Watch:
+    """What a guard last read of its hold."""
+
+    def __init__(self, db: sqlite3.Connection, txn: str) -> None:
+        self._db, self._txn, self._version = db, txn, -1
+        self.deadline_ns = 0
+        self.intents: list[dict[str, Any]] = []
+
+    def look(self) -> bool:
+        """Read again; false where the hold needs no guard any more. An unreadable disk changes nothing."""
+        try:
+            hold = self._db.execute("SELECT * FROM hold WHERE txn = ?", (self._txn,)).fetchone()
+            if hold is None or hold["state"] not in ("open", "undoing"):
+                return False
+            if hold["boot_id"] != database.boot_id():
+                return False
+            self.deadline_ns = hold["deadline_boot_ns"]
+            version = self._db.execute("PRAGMA data_version").fetchone()[0]
+            if version != self._version:
+                self.intents, self._version = intents(self._db, self._txn), version
+        except sqlite3.Error:
+            if not self.deadline_ns:
+                raise
+        return True
 
 
 def main(argv: list[str]) -> int:
@@ -253,7 +286,7 @@ def main(argv: list[str]) -> int:
         return 16
     for outcome in outcomes or ():
         print(json.dumps(outcome))
-    return 30 if any(o["end"] in ("failed", "stuck", "drift") for o in outcomes or ()) else 0
+    return 30 if any(o["end"] in LEFT for o in outcomes or ()) else 0
 
 
 def _detach() -> bool:

@@ -19,7 +19,7 @@ class Undone(msgspec.Struct, frozen=True):
     @property
     def left(self) -> list[dict[str, Any]]:
         """The targets that are not as they were before."""
-        return [o for o in self.outcomes if o["end"] in ("failed", "stuck", "drift")]
+        return [o for o in self.outcomes if o["end"] in revert.LEFT]
 
 
 def rollback(

@@ -112,6 +112,7 @@ class _Group:
         row = store.db.execute("SELECT plan FROM step WHERE id = ?", (step.id,)).fetchone()
         self.plan: str = row["plan"]
         self.child = Child(self._serve)
+        self.declared: dict[int, dict[str, Any]] = {}
 
     def run(self, hold_s: float | None) -> Applied:
         if self.step.kind != Kind.APPLY or not self.step.changes:
@@ -193,11 +194,22 @@ class _Group:
                 (self.txn, self.plan, self.step.id, database.boot_id(), deadline_ns),
             )
             body = {"step": self.step.name, "deadline_boot_ns": deadline_ns, "actor": self.actor}
-            chain.append(db, self.txn, "hold", {**body, "plan": self.plan, "digest": self.step.digest})
+            body |= {"plan": self.plan, "digest": self.step.digest, "approved": self._consent()}
+            chain.append(db, self.txn, "hold", body)
             for ord, change in enumerate(self.step.changes):
-                chain.append(db, self.txn, "intent", self._intent(change), ord=ord)
+                self.declared[ord] = self._intent(change)
+                chain.append(db, self.txn, "intent", self.declared[ord], ord=ord)
         self._arm(deadline_ns)
         return deadline_ns
+
+    def _consent(self) -> dict[str, Any]:
+        """Who approved this, how and which digest: the approval that the start has used."""
+        row = self.store.db.execute(
+            "SELECT a.id, a.digest, a.by, a.how, a.wall_ns FROM approval a JOIN approval_step u"
+            " ON u.approval = a.id WHERE u.step = ? AND u.used_attempt IS NOT NULL ORDER BY a.id DESC",
+            (self.step.id,),
+        ).fetchone()
+        return dict(row)
 
     def _intent(self, change: PlannedChange) -> dict[str, Any]:
         knob = self.knobs[change.knob]
@@ -251,6 +263,7 @@ class _Group:
             self._stuck(ord, change)
         else:
             target = judge(self.knobs[change.knob], change, got)
+        self.declared[ord]["got"] = target.got
         body = {"end": target.end, "got": target.got, "code": target.code, "says": target.says}
         took_ms = (time.monotonic_ns() - began_ns) / 1e6
         self._note(
@@ -283,11 +296,8 @@ class _Group:
 
     def _put_back_unrecorded(self, error: StateUnwritable) -> NoReturn:
         """The journal stopped taking rows after the first write: undo by the intents, which are durable."""
-        bad = [
-            end
-            for end in revert.put_back(self.store.db, self.txn)
-            if end["end"] in ("failed", "stuck", "drift")
-        ]
+        ends = revert.put_back(list(self.declared.values()))
+        bad = [end for end in ends if end["end"] in revert.LEFT]
         if bad:
             raise undo_failed("The journal can no longer be written", bad) from error
         raise StateUnwritable(
@@ -310,7 +320,7 @@ class _Group:
     def _undo(self, why: str) -> None:
         with refusing():
             outcomes = revert.undo(self.store.db, self.txn, why=why, actor=self.actor)
-        bad = [outcome for outcome in outcomes or () if outcome["end"] in ("failed", "stuck", "drift")]
+        bad = [outcome for outcome in outcomes or () if outcome["end"] in revert.LEFT]
         if bad:
             raise undo_failed(why, bad)
 

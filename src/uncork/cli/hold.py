@@ -67,10 +67,11 @@ def confirm(
         plan = store.read()
         if not open_holds(plan):
             raise IllegalMove("No hold is open.", next="uncork plan")
-        if find(plan, "gate").status != "completed" and not without_gate:
+        passed = find(plan, "gate").status == "completed"
+        if not passed and not without_gate:
             raise GateClosed(
                 "The gate has not passed for these changes; nothing was confirmed.",
                 next="uncork hold extend (more time), or uncork hold confirm --without-gate",
             )
-        confirm_all(store, plan)
+        confirm_all(store, plan, why="" if passed else "without the gate")
     _show(as_json)

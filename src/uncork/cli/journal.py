@@ -56,6 +56,7 @@ _SAYS = {
     "undone": "{target} reads {now} ({end})",
     "drift": "{target} reads {now}, not ours any more; left alone",
     "undo": "{why}",
+    "confirmed": "{why}",
     "armed": "{guard}",
 }
 
