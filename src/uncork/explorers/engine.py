@@ -24,6 +24,9 @@ def explore(host: Host) -> EngineFacts:
     parents = engine_process.parents(host, commands) if mains else {}
     roots = [pid for pid in mains if not _inside(pid, mains, parents)]
     families = {pid: _family(pid, parents) for pid in roots}
+    if len(roots) == 1:
+        # Ray starts ranks as children of its own daemon; with one server in sight they are its own.
+        families[roots[0]] += tuple(pid for pid, argv in commands.items() if argv[0].startswith("ray::"))
     first = engine_process.cpu_ticks(host, families, sample=1) if roots else {}
     if roots and host.live:
         time.sleep(WINDOW_S)
@@ -67,6 +70,23 @@ def _family(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(family)
 
 
+def _from_file(host: Host, pid: int, kind: str, flags: dict[str, str]) -> dict[str, str]:
+    """The flags with those of the YAML file that `--config` names, which the command line outweighs."""
+    path = flags.get("config", "")
+    if not path.startswith("/"):
+        return flags
+    text = host.read(f"/proc/{pid}/root{path}")
+    if isinstance(text, Unknown):
+        return flags
+    found: dict[str, str] = {}
+    for line in text.splitlines()[:1000]:
+        name, colon, value = line.partition(":")
+        if colon and name and not name.startswith(("#", " ", "-")):
+            value = value.split(" #")[0].strip().strip("\"'")
+            found |= engine_argv.parse_flags(kind, (f"--{name.strip()}={value or 'true'}",))[0]
+    return {name: value for name, value in found.items() if value.lower() not in ("false", "null")} | flags
+
+
 def _server(
     host: Host,
     pid: int,
@@ -78,6 +98,7 @@ def _server(
 ) -> Server:
     kind, words = kind_and_words
     flags, loose = engine_argv.parse_flags(kind, words)
+    flags = _from_file(host, pid, kind, flags)
     environ = engine_process.environ(host, pid)
     model = engine_argv.model_of(kind, flags, loose)
     packages = engine_process.packages(host, pid, argv)

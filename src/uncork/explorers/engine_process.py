@@ -100,7 +100,7 @@ def _role(title: str) -> str:
         ("enginecore", "scheduler"),
         ("schedul", "worker"),  # an sglang scheduler process is the rank itself
         ("worker", "worker"),
-        ("raywork", "worker"),
+        ("ray::", "worker"),
         ("apiserver", "main"),
     ):
         if word in low:

@@ -1,5 +1,9 @@
 """PCI functions from lspci's text: the same structs as from sysfs, with Unknown for what was not printed."""
 
+import re
+
+import msgspec
+
 from uncork.explorers import pci_config, pci_ids
 from uncork.host import Host
 from uncork.model.facts.pcie import Bar, Config, PciDevice, Rebar
@@ -40,14 +44,13 @@ _CLASSES = {
 
 def devices(host: Host) -> tuple[tuple[PciDevice, ...] | Unknown, bool]:
     """The functions that checks look at, and whether the text tells which bridge is above which."""
-    answer = host.run(("lspci", "-vvv"))
+    answer, tree = host.run(("lspci", "-vvv")), host.run(("lspci", "-t"))
+    nodes = () if isinstance(tree, Unknown) else lspci_tree.parse(tree.stdout).nodes
     if isinstance(answer, Unknown):
-        return answer, False
+        drawn = _drawn(nodes)
+        return (drawn, True) if drawn else (answer, False)
     listed = lspci.parse(answer.stdout)
-    up = lspci.parents(listed)
-    tree = host.run(("lspci", "-t"))
-    if not isinstance(tree, Unknown):
-        up |= {node.bdf: node.parent for node in lspci_tree.parse(tree.stdout).nodes if node.parent}
+    up = lspci.parents(listed) | {node.bdf: node.parent for node in nodes if node.parent}
     found = []
     for device in listed:
         kind = _kind(device)
@@ -59,6 +62,33 @@ def devices(host: Host) -> tuple[tuple[PciDevice, ...] | Unknown, bool]:
         path = tuple(reversed(lspci.path(device.bdf, up))) if up else NOT_PRINTED
         found.append(_device(device, "fragment" if fragment else kind, path))
     return tuple(found), bool(up)
+
+
+_GPU_NAME = re.compile(r"NVIDIA Corporation (?!.*(?:Audio|USB|UCSI|NVSwitch|Type-C))|\[AMD/ATI\] (?!.*Audio)")
+_CHIPSET_NAME = re.compile(r"Chipset|\bPCH\b|Promontory|Series .*SATA|Sunrise Point|Cannon|Alder Lake-S PCH")
+
+
+def _drawn(nodes: tuple[lspci_tree.Node, ...]) -> tuple[PciDevice, ...]:
+    """GPUs and the bridges above them from a drawing alone; only who stands above whom is known.
+
+    Bridges have no names in a drawing. One that also leads to the chipset's own disks or USB is the chipset's.
+    """
+    up = {node.bdf: node.parent for node in nodes if node.parent}
+    of_chipset = {
+        step for node in nodes if _CHIPSET_NAME.search(node.name) for step in lspci.path(node.bdf, up)
+    }
+    gpus = [node for node in nodes if _GPU_NAME.search(node.name) and node.bdf.endswith(".0")]
+    paths = {node.bdf: tuple(reversed(lspci.path(node.bdf, up))) for node in gpus}
+    bridges = dict.fromkeys(step for path in paths.values() for step in path)
+    drawn = [(bdf, "bridge", "chipset" if bdf in of_chipset else "") for bdf in bridges]
+    drawn += [(node.bdf, "gpu", node.name) for node in gpus]
+    return tuple(_named(bdf, kind, name, paths.get(bdf, NOT_PRINTED)) for bdf, kind, name in drawn)
+
+
+def _named(bdf: str, kind: str, name: str, path: tuple[str, ...] | Unknown) -> PciDevice:
+    device = _device(lspci.Device(bdf=bdf, name=name), kind, path)
+    vendor = pci_ids.NVIDIA if "NVIDIA" in name else pci_ids.AMD if "AMD" in name else NOT_PRINTED
+    return msgspec.structs.replace(device, vendor=vendor)
 
 
 def _number(text: str) -> int | Unknown:

@@ -206,7 +206,7 @@ def sched_policy(facts: Facts) -> Iterator[Verdict]:
 
 
 # Flags that spread the API over processes, and the first release that has them: never advised before it.
-# Sources: vLLM release notes 0.9.1 (--api-server-count); SGLang release notes 0.5.3 (--tokenizer-worker-num).
+# Sources: vLLM documentation, online serving; SGLang pull request 8964, merged after 0.5.1 was cut.
 _SCALE_OUT = {"vllm": ("api-server-count", (0, 9, 1)), "sglang": ("tokenizer-worker-num", (0, 5, 3))}
 
 

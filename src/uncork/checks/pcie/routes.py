@@ -243,6 +243,10 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
     def judge(device: PciDevice) -> Iterator[Verdict]:
         for step in known(device.path):
             port = by_bdf.get(step)
+            if port is not None and port.name == "chipset":
+                shown = evidence("lspci -tv", f"{step} leads to the chipset's devices too")
+                yield fails("attached through the chipset", device.bdf, evidence=shown)
+                return
             if port is None or is_unknown(port.vendor) or is_unknown(port.device):
                 continue
             if is_chipset_bridge(port.vendor, port.device, port.bdf):
