@@ -19,7 +19,19 @@ def build(source, library, *flags):
     cc = shutil.which("cc") or shutil.which("gcc")
     if cc is None:
         pytest.skip("the stand-in drivers need a C compiler")
-    command = [cc, "-O3", "-shared", "-fPIC", "-pthread", *flags, "-o", str(library), str(source), "-ldl"]
+    command = [
+        cc,
+        "-O3",
+        "-march=native",
+        "-shared",
+        "-fPIC",
+        "-pthread",
+        *flags,
+        "-o",
+        str(library),
+        str(source),
+        "-ldl",
+    ]
     subprocess.run(command, check=True)
 
 

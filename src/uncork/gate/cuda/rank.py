@@ -138,7 +138,8 @@ class Gpu:
         ]
         while len(self.streams) < len(moves):
             self.streams.append(do(cu.cuStreamCreate, cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
-        time.sleep(max(0.0, start_at_s - time.monotonic()))
+        if (early_s := start_at_s - time.monotonic()) > 0:
+            time.sleep(early_s)
         timed = []
         for move, stream, (src, dst) in zip(moves, self.streams, ends, strict=False):
             start, end = do(cu.cuEventCreate, 0), do(cu.cuEventCreate, 0)

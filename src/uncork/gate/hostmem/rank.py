@@ -101,7 +101,8 @@ class NodeMemory:
 
         for move in moves:
             self.memory(move["src"]), self.memory(move["dst"])
-        time.sleep(max(0.0, start_at_s - time.monotonic()))
+        if (early_s := start_at_s - time.monotonic()) > 0:
+            time.sleep(early_s)
         if len(moves) == 1:
             one(0, moves[0])
         else:
