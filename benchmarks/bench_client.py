@@ -6,7 +6,7 @@ The reference server (C, on the first processor, real-time where allowed) logs t
 a client reports is held against that, answer by answer. CPU is that of the whole client process with its threads
 (user and system, parsing and result file included) less that of the same client asking one request for one token.
 MB is its peak resident memory. `others` is what everybody else used of this machine meanwhile, in cores: runs with
-more than a few hundredths say less about the client than about its neighbours. Clients run at niceness -10
+more than a few hundredths say less about the client than about its neighbours. Clients run at niceness -20
 where allowed.
 
 Peers are the Rust clients inside the wheels of vLLM and sglang, used where VENV holds them:
@@ -203,8 +203,8 @@ def go_first() -> None:
     """
     os.setsid()
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, -10)
-        Path("/proc/self/autogroup").write_text("-10", encoding="ascii")
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+        Path("/proc/self/autogroup").write_text("-20", encoding="ascii")
     except OSError:
         pass
 

@@ -155,11 +155,22 @@ def test_interleaved_repeats_hold_every_level_once():
     assert plan == plan_order(spec)
 
 
-def test_level_names_are_distinct():
-    grid = [Level(concurrency=c, input_len=i) for c in (1, 8) for i in (512, 8192)]
-    levels = (*full_levels(), *quick_levels(), *grid, *parse_levels("", "0.5,8"))
-
+@pytest.mark.parametrize(
+    "levels",
+    [
+        full_levels(),
+        quick_levels(),
+        [Level(concurrency=c, input_len=i) for c in (1, 8) for i in (512, 8192)],
+        parse_levels("1,8", "0.5,8"),
+    ],
+)
+def test_level_names_are_distinct(levels):
     assert len({level.name for level in levels}) == len(levels)
+
+
+def test_two_levels_of_one_name_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="two levels named c1"):
+        run_suite(spec_for("http://127.0.0.1:1", levels=parse_levels("1,1")), out=tmp_path)
 
 
 @pytest.mark.parametrize("bad", [("0", ""), ("x", ""), ("", "-1"), ("1,,0", "")])

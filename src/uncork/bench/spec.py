@@ -122,9 +122,7 @@ def parse_levels(concurrency: str = "", rate: str = "", *, arrival: str = "poiss
 
 def quick_levels() -> tuple[Level, ...]:
     """Three closed-loop levels of few requests; with a limit of 25 s each they take under two minutes."""
-    return tuple(
-        Level(concurrency=c, requests=max(4, 2 * c), input_len=256, output_len=64) for c in QUICK_CONCURRENCY
-    )
+    return tuple(Level(concurrency=c, requests=max(4, 2 * c)) for c in QUICK_CONCURRENCY)
 
 
 def full_levels() -> tuple[Level, ...]:

@@ -59,8 +59,9 @@ def run_suite(
     Raises `NoServer` (nothing answers), `ServerDied` (finished levels are in `out`), `BadInput` (`out` holds
     a run of another spec), `MeasureFailed`.
     """
-    store = Store(out)
+    check(spec)
     target = prepare(spec)
+    store = Store(out)
     run = _begin(spec, store, target, fingerprint)
     finished = store.finished()
     plan = plan_order(spec)
@@ -71,7 +72,7 @@ def run_suite(
     clock = _Remaining(len(plan), len(todo), spec.repeats, progress)
     try:
         if todo and spec.warmup:
-            run = msgspec.structs.replace(run, warmup=_warm(target, todo[0][0]))
+            run = msgspec.structs.replace(run, warmup=_warm(target, [level for level, _, _ in todo]))
         for level, repeat, at in todo:
             if spec.warmup:
                 lead_in(target, level)
@@ -94,6 +95,17 @@ def run_suite(
     run = msgspec.structs.replace(_with_levels(run, spec, results), finished=True)
     store.save(run)
     return run
+
+
+def check(spec: SuiteSpec) -> None:
+    """Raise `BadInput` where a suite has no level, or two of the same name: their results could not be told apart."""
+    names = [level.name for level in spec.levels]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not names:
+        raise BadInput(
+            f"The suite has {'two levels named ' + ', '.join(twice) if twice else 'no level'}; nothing was sent.",
+            next="name each --concurrency and --rate once",
+        )
 
 
 def plan_order(spec: SuiteSpec) -> list[tuple[Level, int]]:
@@ -124,11 +136,12 @@ def stored_spec(spec: SuiteSpec) -> dict[str, Any]:
     return stored
 
 
-def _warm(target: Target, level: Level) -> dict[str, Any]:
+def _warm(target: Target, levels: list[Level]) -> dict[str, Any]:
     return warm_up(
         target,
-        level,
+        levels[0],
         lambda small, wave, requests, output_len: ask_wave(target, small, wave, requests, output_len),
+        rounds=sum(target.requests(level) / (level.concurrency or 1) for level in levels),
         limit_s=min(LIMIT_S, target.spec.level_limit_s / 2),
     )
 

@@ -15,6 +15,7 @@ WAVES = 20
 STEADY = 3  # waves in a row
 WITHIN = 0.10  # of their median
 LIMIT_S = 30.0
+SHARE = 0.2
 
 Ask = Callable[[Level, int, int, int], list[Record]]  # level, seed, requests, output tokens
 
@@ -26,9 +27,13 @@ class Wave(msgspec.Struct, frozen=True):
     ttft_ms: float
 
 
-def warm_up(target: Target, level: Level, ask: Ask, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+def warm_up(
+    target: Target, level: Level, ask: Ask, *, rounds: float, limit_s: float = LIMIT_S
+) -> dict[str, Any]:
     """Send small waves until the medians of the last three lie within a tenth of each other.
 
+    `rounds` is how many answers in a row the suite will take: a warm-up ends after a fifth of that time, though not
+    before three waves.
     What was seen is stored with the run: a server that never became steady is named there, not hidden.
     Raises `MeasureFailed` where the server refuses every request.
     """
@@ -54,6 +59,8 @@ def warm_up(target: Target, level: Level, ask: Ask, *, limit_s: float = LIMIT_S)
         ttft = metrics.distribution(metrics.ttft_ns(record) or 0 for record in done)
         assert e2e is not None and ttft is not None
         waves.append(Wave(e2e.p50 / 1e6, ttft.p50 / 1e6))
+        if len(waves) >= STEADY:
+            limit_s = min(limit_s, SHARE * rounds * e2e.p50 / 1e9)
         target.e2e_ns = round(e2e.p50 * output_len / min(output_len, 32))
         steady = _steady([wave.e2e_ms for wave in waves[-STEADY:]])
     return {

@@ -71,12 +71,23 @@ def bench(
         "tokenizer": tokenizer,
     }
     spec = _spec(
-        endpoint=endpoint, model=model, levels=levels, api=api, requests=requests,
-        input_len=_lengths(input_len)[0], output_len=output_len, seed=seed,
-        repeats=1 if suite == "quick" else repeats, workload=source, objectives=objectives,
-        level_limit_s=min(limit_s, 25.0) if suite == "quick" else limit_s, processes=processes,
-        headers=_headers(header or []), ignore_eos=not stop_early,
-        save_text=save_text, insecure=insecure,
+        endpoint=endpoint,
+        model=model,
+        levels=levels,
+        api=api,
+        requests=requests,
+        input_len=_lengths(input_len)[0],
+        output_len=output_len,
+        seed=seed,
+        repeats=1 if suite == "quick" else repeats,
+        workload=source,
+        objectives=objectives,
+        level_limit_s=min(limit_s, 25.0) if suite == "quick" else limit_s,
+        processes=processes,
+        headers=_headers(header or []),
+        ignore_eos=not stop_early,
+        save_text=save_text,
+        insecure=insecure,
     )
     folder = out or _default_out()
     run = run_suite(spec, out=folder, progress=_progress())
@@ -105,7 +116,7 @@ def _levels(suite: str, concurrency: str, rate: str, arrival: str, input_len: st
         levels += (Level(arrival="trace", rate_s=float(rate) if rate else None),)
     else:
         levels += parse_levels(concurrency, rate, arrival=arrival)
-    levels = levels or quick_levels()
+    levels = tuple({level.name: level for level in levels or quick_levels()}.values())
     lengths = _lengths(input_len)
     if len(lengths) == 1:
         return levels
