@@ -59,6 +59,23 @@ _BARE = re.compile(
     r"(?:nvidia-smi|lspci|numactl|lscpu|dmesg|dmidecode|lsmod|rocm-smi|amd-smi|ibstat|ibv_devinfo|uname -\w+"
     r"|sysctl -\w+|ulimit -\w+|cat /\S+|ip addr|ip a|systemctl status \S+|journalctl)(?: [-\w./= ]+)?)$"
 )
+_BARE_WORDS = frozenset(
+    (
+        *(
+            "nvidia-smi",
+            "lspci",
+            "numactl",
+            "lscpu",
+            "dmesg",
+            "dmidecode",
+            "lsmod",
+            "rocm-smi",
+            "amd-smi",
+            "ibstat",
+        ),
+        *("ibv_devinfo", "uname", "sysctl", "ulimit", "cat", "ip", "systemctl", "journalctl", "sudo"),
+    )
+)
 _RULE = re.compile(r"^_{20,}$")
 _BUG_REPORT_COMMAND = re.compile(r"^/(?:usr/)?s?bin/\S+.*$")
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)")
@@ -66,7 +83,7 @@ _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)")
 
 def _mark(line: str) -> str | None:
     """The command or path that a line announces; empty for a cut without a title; None for a plain line."""
-    if not line or len(line) > 400:
+    if not line or line[0] == "\t" or line.startswith("     ") or len(line) > 400:
         return None
     first = line.lstrip()[:1]
     if first in "`~" and _FENCE.match(line):
@@ -79,7 +96,8 @@ def _mark(line: str) -> str | None:
         return found["command"]
     if ("$ " in line or "# " in line or "% " in line or "❯" in line) and (found := _PROMPT.match(line)):
         return found["command"]
-    if found := _BARE.match(line):
+    word = line.partition(" ")[0].rpartition("/")[2]
+    if word in _BARE_WORDS and (found := _BARE.match(line)):
         return found["command"]
     return None
 

@@ -45,8 +45,12 @@ _IDENTIFIER = re.compile(
     r"|(?P<label>\b(?:Board |Chassis |Tray )?[Ss]erial(?: [Nn]umber)?\s*:\s*|<serial>|<board_serial>|\bGUID:?\s+(?=0x)"
     r"|\b(?:node|sys_image|port)_guid:\s*|Device Serial Number )(?P<value>[^\s<][^\n<]*)"
 )
-# Cheap signs that an expression could match at all: most answers are a number in sysfs.
-_TOKEN_HINT = re.compile(r"://|(?:hf|gh\w|pat)_|sk-|glpat-|xox|nvapi-|eyJ|AKIA|AIza|earer")
+# Cheap signs that an expression could match at all: most answers are a number in sysfs, or long and harmless.
+_TOKEN_SIGNS = (
+    *("://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "nvapi-"),
+    *("eyJ", "AKIA", "AIza", "earer "),
+)
+_TOKEN_SK = re.compile(r"sk-[A-Za-z0-9_-]{16}")  # "disk-" and "task-" are everywhere
 _IDENTIFIER_HINT = re.compile(r"[0-9a-fA-F]-[0-9a-fA-F]{4}-|(?:[0-9a-fA-F]{2}:){4}|erial|GUID|guid")
 _SECRET_WORDS = ("apikey", "api_key", "api-key", "token", "secret", "passw", "credential")
 _SERIAL_FILE = re.compile(
@@ -63,7 +67,8 @@ def secrets(value: str) -> str:
     low = value.lower()
     if any(word in low for word in _SECRET_WORDS):
         value = _SECRET_ARGUMENT.sub(_argument, value)
-    return _SECRET.sub(GONE, value) if _TOKEN_HINT.search(value) else value
+    known = any(sign in value for sign in _TOKEN_SIGNS) or ("sk-" in value and _TOKEN_SK.search(value))
+    return _SECRET.sub(GONE, value) if known else value
 
 
 def _argument(found: re.Match[str]) -> str:

@@ -272,7 +272,7 @@ class _Reader:
         elif self.group in _CONTINUED and (line[:3] == "\t\t\t" or line[:12].isspace()):
             self.flags(_CONTINUED[self.group], text)
             self.sizes(text)
-        elif found := _HEX.match(text):
+        elif ":" in text[2:4] and (found := _HEX.match(text)):
             self.hex.append(found[1])
         elif "Memory at " in text[:40]:
             self.region(text)
@@ -325,11 +325,11 @@ class _Reader:
             self.rebars.append(Rebar(int(found[1]), _size(found[2], found[3]), supported))
 
     def plain(self, text: str) -> None:
-        if found := re.search(r"NUMA node:? (-?\d+)", text):
+        if "NUMA node" in text and (found := re.search(r"NUMA node:? (-?\d+)", text)):
             self.said["numa_node"] = int(found[1][:4])
-        if found := re.search(r"IOMMU group:? (\d+)", text):
+        if "IOMMU group" in text and (found := re.search(r"IOMMU group:? (\d+)", text)):
             self.said["iommu_group"] = int(found[1][:6])
-        if found := _SETPCI_ACS.match(text):
+        if text.startswith("ACSCtl") and (found := _SETPCI_ACS.match(text)):
             self.acs_ctl(found[1])
 
     def numa(self, rest: str) -> None:
