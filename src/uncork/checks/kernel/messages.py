@@ -1,5 +1,6 @@
 """What the kernel said or is being asked to say: hangs, kills, floods, traces, pressure."""
 
+import re
 from collections.abc import Iterator
 
 from uncork.checks import (
@@ -72,12 +73,27 @@ def oom_killed(facts: Facts) -> Iterator[Verdict]:
     if is_unknown(events) and grouped:
         return
     kills = events.oom_kills
-    if kills:
-        yield fails(
-            f"{len(kills)} messages of the out-of-memory killer", evidence=seen("kernel log", kills[-1])
-        )
+    recent = [line for line in kills if _since(line) >= _oldest_server(facts)]
+    if recent:
+        # Where nothing serves it was some other process, at some other time.
+        priority = P1 if serving(facts) or is_unknown(facts.engine.servers) else P2
+        says = f"{len(recent)} messages of the out-of-memory killer"
+        yield fails(says, evidence=seen("kernel log", recent[-1]), priority=priority)
     elif not grouped:
-        yield passes("nothing was killed for memory", evidence=seen("kernel log", "no such line"))
+        told = f"none since the server started, {len(kills)} before" if kills else "no such line"
+        yield passes("nothing was killed for memory", evidence=seen("kernel log", told))
+
+
+def _since(line: str) -> float:
+    """Seconds since boot of a log line; the end of time where it tells none, so that it counts."""
+    match = re.match(r"\[\s*(\d{1,10}\.\d+)\]", line)
+    return float(match[1]) if match else float("inf")
+
+
+def _oldest_server(facts: Facts) -> float:
+    """Seconds from boot to the start of the first server, 0 where none is seen. USER_HZ is 100."""
+    ticks = [process.start_ticks for process in serving(facts) if not is_unknown(process.start_ticks)]
+    return min(ticks, default=0) / 100
 
 
 @check("kernel.printk-flood", P2, RUNTIME)
