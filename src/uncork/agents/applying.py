@@ -21,6 +21,7 @@ from uncork.agents.mcp_server import WRITE, sentence
 from uncork.agents.planning import who
 from uncork.agents.replies import Done, Started
 from uncork.apply import hold
+from uncork.apply.chain import actor
 from uncork.errors import IllegalMove, NotApproved, NotFound, StaleRevision
 from uncork.loop.run import artefacts
 from uncork.model.plan import Hold, Plan, Shown, Status
@@ -70,7 +71,7 @@ def register(server: MCPServer, state: Path | None) -> None:
             if step == "approve" and to_approve(plan.steps) and not approved(plan):
                 _consented(plan, consent)
                 approve(store, plan, plan.digest, by=who(ctx), how="asked through the client")
-            launch(store, plan, step)
+            launch(store, plan, step, who(ctx))
             return Started(
                 plan=digest(store),
                 plan_id=plan.id,
@@ -96,16 +97,17 @@ def register(server: MCPServer, state: Path | None) -> None:
             raise NotApproved("The person did not agree; nothing was changed.", next="plan_show")
         with Store(state, create=False) as store:
             held = _hold_of(store.read(), step)
-            outcomes = hold.undo(store, held.txn, why=f"step_revert by {who(ctx)}") or []
+            why, me = f"step_revert by {who(ctx)}", actor("assistant", who(ctx))
+            outcomes = hold.undo(store, held.txn, why=why, actor=me) or []
             fresh = find(store.read(), step)
             if fresh.status in (Status.COMPLETED, Status.FAILED):
-                store.revert(fresh, f"step_revert by {who(ctx)}")
+                store.revert(fresh, why)
             ends = ", ".join(f"{one['target']}: {one['end']}" for one in outcomes) or "nothing was in force"
             return Done(plan=digest(store), done=ends)
 
     @server.tool(annotations=WRITE)
     @sentence
-    def hold_confirm() -> Done:
+    def hold_confirm(ctx: Context) -> Done:
         """Keep the held changes past their deadline; refused unless the gate has passed with them in force."""
         with Store(state, create=False) as store:
             plan = store.read()
@@ -114,35 +116,42 @@ def register(server: MCPServer, state: Path | None) -> None:
                     "The gate has not passed with the changes in force; nothing was confirmed.",
                     next="step_start(step='gate')",
                 )
-            return Done(plan=digest(store), done=f"{hold.confirm_all(store, plan)} groups confirmed")
+            count = hold.confirm_all(store, plan, actor=actor("assistant", who(ctx)))
+            return Done(plan=digest(store), done=f"{count} groups confirmed")
 
     @server.tool(annotations=WRITE)
     @sentence
-    def hold_extend(step: str, seconds: float) -> Done:
+    def hold_extend(step: str, seconds: float, ctx: Context) -> Done:
         """Move the deadline at which an unconfirmed step reverts by itself to this many seconds from now."""
         with Store(state, create=False) as store:
-            hold.extend(store, _hold_of(store.read(), step).txn, min(seconds, 3600.0))
+            me = actor("assistant", who(ctx))
+            hold.extend(store, _hold_of(store.read(), step).txn, min(seconds, 3600.0), actor=me)
             return Done(
                 plan=digest(store), done=f"{step} reverts in {min(seconds, 3600.0):g} s unless confirmed"
             )
 
 
-def launch(store: Store, plan: Plan, step: str) -> int:
+def launch(store: Store, plan: Plan, step: str, by: str) -> int:
     """Run one step of the plan in a process that outlives this one; its pid. Its words go to runner.log."""
     folder = artefacts(store.folder, plan.id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "uncork.cli.main", "run", "--resume", "--until", step]
     with (folder / "runner.log").open("ab") as log:
         runner = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_env(store)
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=_env(store, by),
         )
     return runner.pid
 
 
-def _env(store: Store) -> dict[str, str]:
+def _env(store: Store, by: str) -> dict[str, str]:
     import os
 
-    return {**os.environ, "UNCORK_STATE": str(store.folder)}
+    return {**os.environ, "UNCORK_STATE": str(store.folder), "UNCORK_ASSISTANT": by}
 
 
 def _startable(store: Store, step: str, expected_revision: int) -> Plan:

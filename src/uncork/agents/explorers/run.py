@@ -1,0 +1,136 @@
+"""Send out explorers side by side; one that loops, hangs or floods is cut off, and the others go on."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from pydantic_ai import Agent, UsageLimits
+from pydantic_ai.exceptions import AgentRunError, UserError
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from uncork.agents.explorers.briefs import brief
+from uncork.agents.explorers.claims import Report, SeenClaim, check
+from uncork.agents.explorers.eyes import Eyes
+from uncork.checks import load
+from uncork.explorers import DIMENSIONS
+from uncork.host import Host
+from uncork.model.facts import Facts
+
+Progress = Callable[[str, str], None]
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What one explorer may use."""
+
+    steps: int = 12
+    seconds: float = 120.0
+    tokens: int = 60_000
+    answer_tokens: int = 1_500
+
+
+class Explored(msgspec.Struct, frozen=True):
+    """What the explorers brought back: claims, how many were dropped, how each explorer ended, tools refused."""
+
+    claims: tuple[SeenClaim, ...]
+    dropped: int
+    endings: dict[str, str]
+    refused: int
+
+
+def send_out(
+    host: Host,
+    facts: Facts,
+    *,
+    endpoint: str,
+    model: str,
+    api_key: str = "none",
+    dimensions: Sequence[str] = DIMENSIONS,
+    budget: Budget | None = None,
+    side_by_side: int = 14,
+    progress: Progress = lambda name, state: None,
+) -> Explored:
+    """Run one explorer a dimension against an OpenAI-compatible endpoint and check what they claim."""
+    return asyncio.run(
+        _all(host, facts, endpoint, model, api_key, dimensions, budget or Budget(), side_by_side, progress)
+    )
+
+
+async def _all(
+    host: Host,
+    facts: Facts,
+    endpoint: str,
+    model: str,
+    api_key: str,
+    dimensions: Sequence[str],
+    budget: Budget,
+    side_by_side: int,
+    progress: Progress,
+) -> Explored:
+    provider = OpenAIProvider(base_url=endpoint.rstrip("/").removesuffix("/v1") + "/v1", api_key=api_key)
+    served = OpenAIChatModel(model, provider=provider)
+    gate = asyncio.Semaphore(side_by_side)
+
+    async def one(dimension: str) -> tuple[str, list[SeenClaim], int, str, int]:
+        eyes = Eyes(host, facts)
+        async with gate:
+            progress(dimension, "running")
+            claims, dropped, ending = await _explore(served, dimension, eyes, budget, progress)
+        progress(dimension, ending)
+        return dimension, claims, dropped, ending, eyes.refused
+
+    found = await asyncio.gather(*(one(dimension) for dimension in dimensions))
+    return Explored(
+        claims=tuple(claim for _, claims, _, _, _ in found for claim in claims),
+        dropped=sum(dropped for _, _, dropped, _, _ in found),
+        endings={name: ending for name, _, _, ending, _ in found},
+        refused=sum(refused for *_, refused in found),
+    )
+
+
+async def _explore(
+    model: OpenAIChatModel, dimension: str, eyes: Eyes, budget: Budget, progress: Progress
+) -> tuple[list[SeenClaim], int, str]:
+    """One explorer from its brief to its checked claims; every way it can fail becomes a sentence."""
+    agent: Agent[None, Report] = Agent(
+        model,
+        output_type=Report,
+        instructions=brief(dimension, load()),
+        model_settings={"max_tokens": budget.answer_tokens, "temperature": 0.0},
+        retries=1,
+    )
+    for tool in (eyes.read, eyes.glob, eyes.run, eyes.facts):
+        agent.tool_plain(_counted(tool, dimension, eyes, progress))
+    limits = UsageLimits(
+        request_limit=budget.steps, tool_calls_limit=4 * budget.steps, total_tokens_limit=budget.tokens
+    )
+    try:
+        task = agent.run(f"Explore the dimension {dimension}.", usage_limits=limits)
+        result = await asyncio.wait_for(task, budget.seconds)
+    except TimeoutError:
+        return [], 0, f"cut off after {budget.seconds:g} s"
+    except (AgentRunError, UserError) as error:
+        return [], 0, f"ended without an answer: {_short(error)}"
+    except (
+        Exception
+    ) as error:  # whatever a client library or a strange server brings up costs one explorer only
+        return [], 0, f"failed: {type(error).__name__}: {_short(error)}"
+    claims, dropped = check(result.output, eyes.seen, dimension)
+    return claims, dropped, f"ok, {len(claims)} claims" + (f", {dropped} dropped" if dropped else "")
+
+
+def _counted(tool: Callable[..., str], dimension: str, eyes: Eyes, progress: Progress) -> Callable[..., str]:
+    """The tool itself, telling progress how many answers its explorer has had."""
+    import functools
+
+    @functools.wraps(tool)
+    def call(*args: Any, **more: Any) -> str:
+        progress(dimension, f"running, {len(eyes.seen) + 1} answers read")
+        return tool(*args, **more)
+
+    return call
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
