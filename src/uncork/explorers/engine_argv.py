@@ -24,7 +24,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "pp-size": "pipeline-parallel-size",
         "ep-size": "expert-parallel-size",
     },
-    "tgi": {"p": "port"},
+    "tgi": {"p": "port", "num-shard": "tensor-parallel-size"},
     "lmdeploy": _COMMON | {"server-name": "host", "server-port": "port"},
     "llama.cpp": {
         "m": "model",

@@ -7,6 +7,7 @@ from uncork.checks import (
     INFO,
     NONE,
     P1,
+    P2,
     SERVICE_RESTART,
     Verdict,
     check,
@@ -72,14 +73,18 @@ def free(facts: Facts) -> Iterator[Verdict]:
         used = known(gpu.memory_used_bytes)
         holders = () if is_unknown(gpu.processes) else gpu.processes
         if used > GIB:
+            holder = holders[0] if holders else None
             who = (
-                f", held by {holders[0].name or 'process'} {holders[0].pid}"
-                if holders
-                else ", and no process is seen that holds it"
+                f"held by {holder.name or 'process'} {holder.pid}"
+                if holder
+                else "and no process is seen that holds it"
             )
+            # A desktop's share is what it draws with; the owner of the screen knows of it.
+            drawn = bool(holders) and all(one.kind == "graphics" for one in holders)
             yield fails(
-                f"{sizes(used)} are in use{who}",
+                f"{sizes(used)} are in use, {who}",
                 subject_of(gpu),
+                priority=P2 if drawn else P1,
                 evidence=evidence("memory used", sizes(used)),
             )
         else:

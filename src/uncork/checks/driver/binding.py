@@ -128,7 +128,12 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
         )
         return
     own, module = driver.fabric_manager_version, driver.module_version
-    if not is_unknown(own) and not is_unknown(module) and not same_version(own, module):
+    if (
+        not is_unknown(own)
+        and not is_unknown(module)
+        and not same_version(own, module)
+        and may_have_fabric(facts)
+    ):
         yield fails(
             f"fabric manager {own}, driver {module}",
             evidence=evidence("versions", f"{own} / {module}"),
@@ -161,6 +166,14 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
         yield unknown("a container does not show the host's fabric manager")
     else:
         yield fails("NVSwitches are here and no fabric manager runs")
+
+
+def may_have_fabric(facts: Facts) -> bool:
+    """Whether a fabric manager could matter: not where the bus shows no NVSwitch and no GPU is in a fabric."""
+    switches = facts.nvlink.switches
+    if is_unknown(switches) or switches > 0 or is_unknown(facts.driver.gpus):
+        return True
+    return any(_in_fabric(gpu) for gpu in facts.driver.gpus)
 
 
 def _in_fabric(gpu: Gpu) -> bool:

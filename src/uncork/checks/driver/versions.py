@@ -224,7 +224,8 @@ def uniform(facts: Facts) -> Iterator[Verdict]:
         return
     module = known(driver.module_version)
     others = {}
-    if not is_unknown(driver.fabric_manager_version):
+    no_switch = not is_unknown(facts.nvlink.switches) and facts.nvlink.switches == 0
+    if not is_unknown(driver.fabric_manager_version) and not no_switch:
         others["fabric manager"] = driver.fabric_manager_version
     if not is_unknown(driver.gpus):
         others |= {

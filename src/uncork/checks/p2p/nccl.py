@@ -25,6 +25,7 @@ from uncork.checks.gpus import (
     wrong_data,
 )
 from uncork.checks.hosts import virtual
+from uncork.checks.nvlink.links import no_nvlink
 from uncork.checks.p2p.access import refused, single
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
@@ -230,7 +231,7 @@ def custom_allreduce(facts: Facts) -> Iterator[Verdict]:
                 priority=P2,
                 evidence=evidence("command line", "--disable-custom-all-reduce"),
             )
-        elif doubt and _would_use(server):
+        elif doubt and _would_use(facts, server):
             yield fails(f"in use, and {doubt[0]}", subject, priority=P0, evidence=lines("doubt", doubt))
         else:
             yield passes("as the engine chooses", subject)
@@ -255,9 +256,10 @@ def custom_allreduce(facts: Facts) -> Iterator[Verdict]:
         yield unknown("no server's command line is in sight")
 
 
-def _would_use(server: Server) -> bool:
-    """vLLM and SGLang use it for two GPUs, and for more only with NVLink."""
-    return tensor_parallel(server) in (2, 4, 6, 8)
+def _would_use(facts: Facts, server: Server) -> bool:
+    """vLLM and SGLang use it for two GPUs, and for four, six or eight only where NVLink joins them all."""
+    wide = tensor_parallel(server)
+    return wide == 2 or (wide in (4, 6, 8) and not no_nvlink(facts))
 
 
 def _doubts(facts: Facts) -> list[str]:
