@@ -46,6 +46,11 @@ CURES = [
     ("power/slow-c6", "power.c-state-latency", [Change("pm_qos", "cpu_dma_latency", "50", "none")]),
     ("driver/unbound", "driver.module-not-loaded", [Change("module", "nvidia", "loaded", "absent")]),
     ("driver/amd", "driver.amd-perf-level", [Change("amd_perf_level", "0000:83:00.0", "auto", "low")]),
+    (
+        "driver/amd",
+        "power.gpu-power-limit",
+        [Change("sysfs", "/sys/class/drm/card0/device/hwmon/hwmon3/power1_cap", "750000000", "500000000")],
+    ),
     ("engine/two-cores", "engine.cpu-core-budget", [Change("affinity", "900", "0-63", "0,1")]),
     ("engine/nice", "engine.oom-score", [Change("process", "900:oom_score_adj", "0", "300")]),
 ]

@@ -66,6 +66,7 @@ def _gpu(host: Host, index: int, path: str, bdf: str | Unknown) -> Gpu:
         slowdown_temperature_c=_first(scaled("temp2_crit", 1000), scaled("temp1_crit", 1000)),
         memory_temperature_c=scaled("temp3_input", 1000),
         memory_limit_temperature_c=scaled("temp3_crit", 1000),
+        power_cap_path=f"{sensor}/power1_cap",
         perf_level=reading.text(host, f"{path}/power_dpm_force_performance_level"),
         ecc_uncorrected_volatile=_ras(host, f"{path}/ras/umc_err_count"),
         replays=number("pcie_replay_count"),

@@ -74,11 +74,7 @@ def free(facts: Facts) -> Iterator[Verdict]:
         holders = () if is_unknown(gpu.processes) else gpu.processes
         if used > GIB:
             holder = holders[0] if holders else None
-            who = (
-                f"held by {holder.name or 'process'} {holder.pid}"
-                if holder
-                else "and no process is seen that holds it"
-            )
+            who = f"held by {holder.name or 'process'} {holder.pid}" if holder else "and no process is seen"
             # A desktop's share is what it draws with; the owner of the screen knows of it.
             drawn = bool(holders) and all(one.kind == "graphics" for one in holders)
             yield fails(

@@ -53,6 +53,8 @@ def power_limit(facts: Facts) -> Iterator[Verdict]:
             change = None
             if gpu.vendor == "nvidia":
                 change = nvml_change(gpu, "power_limit_mw", str(default), str(limit))
+            elif gpu.power_cap_path:
+                change = Change("sysfs", gpu.power_cap_path, str(default * 1000), before=str(limit * 1000))
             words = f"{limit // 1000} W of {default // 1000} W"
             yield fails(
                 f"limited to {words}", subject, change=change, evidence=evidence("power limit", words)

@@ -118,6 +118,7 @@ class Gpu(msgspec.Struct, frozen=True):
     c2c_links: int | Unknown = NOT_READ
     c2c_status: int | Unknown = NOT_READ
     c2c_errors: int | Unknown = NOT_READ
+    power_cap_path: str = ""  # the file of amdgpu that sets the limit, in microwatts
     perf_level: str | Unknown = NOT_READ  # amdgpu power_dpm_force_performance_level
     processes: tuple[GpuProcess, ...] | Unknown = NOT_READ
     nvlinks: tuple[NvLink, ...] | Unknown = NOT_READ
