@@ -6,6 +6,17 @@ from pathlib import Path
 from uncork.errors import StateUnwritable
 
 
+def patience() -> float:
+    """How many times longer than usual to wait for this machine: `UNCORK_PATIENCE`, 1 where it is not set.
+
+    For hosts that are emulated or drowned in other work; a deadline says that something hangs, not that it is slow.
+    """
+    try:
+        return max(1.0, float(os.environ.get("UNCORK_PATIENCE", "1")))
+    except ValueError:
+        return 1.0
+
+
 def state_dir() -> Path:
     """The folder of the database, records and evidence, made if missing.
 

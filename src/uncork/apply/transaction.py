@@ -33,10 +33,11 @@ from uncork.model.unknown import Unknown
 from uncork.plan import approvals, database
 from uncork.plan.directives import asked_to_stop
 from uncork.plan.store import Store, refusing
+from uncork.state import patience
 
 HOLD_S = 300.0
 HOLD_RISKY_S = 600.0  # what can cost access to the host: more time to notice
-CALL_LIMIT_S = 10.0
+CALL_LIMIT_S = 10.0 * patience()
 BUSY_RETRIES = 2
 BUSY_WAIT_S = 0.2
 

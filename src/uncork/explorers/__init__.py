@@ -11,6 +11,7 @@ import msgspec
 from uncork.host import Host
 from uncork.model.facts import Facts
 from uncork.model.unknown import Unknown, UnknownValue
+from uncork.state import patience
 
 DIMENSIONS = (
     "firmware",
@@ -28,7 +29,7 @@ DIMENSIONS = (
     "network",
     "storage",
 )
-DEADLINE_S = 20.0
+DEADLINE_S = 20.0 * patience()
 
 Progress = Callable[[str, str], None]  # explorer's name, then "running", "ok" or why it failed
 

@@ -23,9 +23,10 @@ from uncork.gate.hostmem.rank import FLAG_BYTES
 from uncork.gate.ranks import Ranks
 from uncork.model.gate import Criterion, Depth, Figure, Fingerprint, Matrix
 from uncork.model.unknown import Unknown
+from uncork.state import patience
 
 MIB = 1 << 20
-SETUP_DEADLINE_S = 60.0
+SETUP_DEADLINE_S = 60.0 * patience()
 READ_SAMPLES = 5
 
 
