@@ -52,7 +52,9 @@ def _one(host: Host, pid: int) -> Confined:
         map_count=_count(host, f"lines:{folder}/maps"),
         wait_ns=wait,
         run_ns=run,
-        cgroups=cgroups.chain(host, str(pid or "self")),
+        cgroups=reading.settled_by(
+            cgroups.chain(host, str(pid or "self")), "cpu.max, cpu.stat, memory.max and pids.max of the group"
+        ),
         cgroup_path=where if isinstance(where, Unknown) else where.get("") or next(iter(where.values()), "/"),
         shm_size_bytes=space[0],
         shm_free_bytes=space[1],
@@ -83,7 +85,8 @@ def _count(host: Host, source: str) -> int | Unknown:
 def _space(host: Host, path: str) -> tuple[int | Unknown, int | Unknown]:
     found = host.query(f"statvfs:{path}")
     if isinstance(found, Unknown):
-        return found, found
+        missing = reading.settled_by(found, "`df -h /dev/shm` inside the container")
+        return missing, missing
     if not isinstance(found, dict):
         return (missing := Unknown(f"{path}: no sizes")), missing
     return int(found["size_bytes"]), int(found["free_bytes"])

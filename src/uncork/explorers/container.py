@@ -43,7 +43,7 @@ def explore(host: Host) -> ContainerFacts:
     if host.live and (pids or machine is not None):
         time.sleep(WINDOW_S)
     mounts = reading.parsed(host, "/proc/self/mountinfo", procfs.mounts)
-    contained = _contained(host)
+    contained = reading.settled_by(_contained(host), "`ls -l /proc/self/ns`")
     ticks, steal = _ticks(host)
     modules = reading.parsed(host, "/proc/modules", _first_words)
     return ContainerFacts(
@@ -60,10 +60,10 @@ def explore(host: Host) -> ContainerFacts:
         nodes=_nodes(host),
         char_links=_char_links(host),
         gpu_functions=_gpu_functions(host),
-        nvidia_module=_module(host, modules, "nvidia"),
+        nvidia_module=reading.settled_by(_module(host, modules, "nvidia"), "lsmod"),
         uvm_module=_module(host, modules, "nvidia_uvm"),
         mig_capabilities=_capabilities(host),
-        rdma_devices=host.list("/sys/class/infiniband"),
+        rdma_devices=reading.settled_by(host.list("/sys/class/infiniband"), "ibstat"),
         docker_cgroup_driver=_docker_driver(host),
         mempolicy=_word(host.query("mempolicy:")),
         processes=confinement.confined(host, pids),

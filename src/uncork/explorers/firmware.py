@@ -105,7 +105,7 @@ def _dimms(host: Host) -> tuple[Dimm, ...] | Unknown:
         return smbios.dimms_of_table(table)
     answer = host.run(("dmidecode",))
     if isinstance(answer, Unknown):
-        return table if not table.absent else answer
+        return reading.settled_by(table if not table.absent else answer, "`dmidecode -t memory`")
     found = smbios.dimms_of_text(answer.stdout)
     return found or Unknown("the SMBIOS table cannot be read (dmidecode shows no memory devices)")
 

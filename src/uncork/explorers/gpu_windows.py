@@ -101,7 +101,9 @@ def _from_config(data: bytes) -> int | None:
 def _attached(host: Host, reason: Unknown) -> tuple[GpuWindows, ...] | Unknown:
     answer = host.run(("lspci", "-vvv"))
     if isinstance(answer, Unknown):
-        return reason if not answer.absent or not reason.absent else answer
+        return reading.settled_by(
+            reason if not answer.absent or not reason.absent else answer, "`lspci -vvv` as root"
+        )
     found = []
     for device in lspci.parse(answer.stdout):
         if not device.is_gpu or device.vendor in ("1a03", "102b") or not device.bars:

@@ -160,7 +160,8 @@ def _gpu_driver(host: Host) -> str | Unknown:
     if isinstance(modules, Unknown):
         answer = host.run(("lsmod",))
         if isinstance(answer, Unknown):
-            return "" if modules.absent and host.exists("/sys/module") is True else modules
+            none = modules.absent and host.exists("/sys/module") is True
+            return "" if none else reading.settled_by(modules, "lsmod")
         modules = answer.stdout
     loaded = {line.split(" ")[0] for line in modules.splitlines()}
     return next((name for name in ("nvidia", "amdgpu") if name in loaded), "")

@@ -119,7 +119,7 @@ def machine(host: Host) -> Machine | Unknown | None:
         return None
     if words:
         return None
-    return Unknown("neither DMI names nor processor flags can be read here")
+    return Unknown("neither DMI names nor processor flags can be read here; lscpu or dmidecode tells")
 
 
 def _hypervisor_bit(host: Host) -> bool | Unknown:

@@ -107,7 +107,7 @@ def _ports(
 ) -> tuple[RdmaPort, ...] | Unknown:
     if isinstance(devices, Unknown):
         if not devices.absent:
-            return _printed_ports(host) or devices
+            return _printed_ports(host) or reading.settled_by(devices, "ibstat")
         # No class folder: the RDMA core is not loaded. On attached files it only means that nobody attached it.
         return () if not isinstance(host.list("/sys/class/net"), Unknown) else devices
     return tuple(_port(host, *pair) for pair in pairs)

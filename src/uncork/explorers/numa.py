@@ -106,7 +106,7 @@ def _said(host: Host, reason: Unknown) -> tuple[NumaNode, ...] | Unknown:
         for number, cpus in re.findall(r"^NUMA node(\d+) CPU\(s\): *(\S*)", lscpu.stdout, re.M):
             rest = (missing,) * 6
             nodes[int(number)] = NumaNode(int(number), cpulist.parse(cpus) or (), *rest)
-    return tuple(nodes[number] for number in sorted(nodes)) or reason
+    return tuple(nodes[number] for number in sorted(nodes)) or reading.settled_by(reason, "numactl -H")
 
 
 def _devices(host: Host) -> tuple[Vectors, ...] | Unknown:

@@ -55,6 +55,13 @@ def chosen(host: Host, path: str) -> str | Unknown:
     return Unknown(f"{path}: no word chosen in {found[:60]!r}") if word is None else word
 
 
+def settled_by(found: Value | Unknown, text: str) -> Value | Unknown:
+    """The value; of one that was not attached also what text would tell it."""
+    if isinstance(found, Unknown) and not found.absent:
+        return Unknown(f"{found.reason}; {text} tells")
+    return found
+
+
 def attached(host: Host, kind: str) -> tuple[str, ...]:
     """The texts of one kind that people attached; none on a machine."""
     found = host.query(f"attached:{kind}")

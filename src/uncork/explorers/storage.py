@@ -127,7 +127,7 @@ def _spaces(
         elif isinstance(answer, dict) and answer["size_bytes"]:
             numbers = [int(answer.get(k, 0)) for k in ("size_bytes", "free_bytes", "inodes", "free_inodes")]
             found.setdefault((numbers[0], numbers[1], numbers[2]), Space(path, *numbers))
-    return tuple(found.values()) or _said(host) or reason
+    return tuple(found.values()) or _said(host) or reading.settled_by(reason, "`df -h`")
 
 
 def _said(host: Host) -> tuple[Space, ...]:

@@ -228,7 +228,8 @@ def shm_size(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"/dev/shm has {sizes(said.shm_bytes)}", evidence=seen("attached text", said.shm_line))
         return
     servers = serving(facts)
-    if not servers and facts.container.contained is not True and no_process(facts):
+    known_none = not is_unknown(facts.engine.servers) and not facts.engine.servers
+    if not servers and facts.container.contained is not True and known_none:
         yield not_applicable("no inference server runs here, and this is no container")
         return
     groups: dict[tuple[int, int], Confined] = {}
