@@ -15,7 +15,7 @@ from uncork.bench.prompts import jobs
 from uncork.bench.records import Exchange, Reader, Record, read_exchange
 from uncork.bench.sending import Job, LoopPlan
 from uncork.bench.spec import Level
-from uncork.bench.summary import Setting, client_was_limit, summarise
+from uncork.bench.summary import Setting, more_would_help, summarise
 from uncork.bench.target import Target, prepare
 from uncork.errors import NoServer
 from uncork.model.bench import LevelResult
@@ -53,7 +53,7 @@ def run_level(
     """
     processes = target.spec.processes or 1
     outcome = _once(target, level, repeat, order, origin_ns, show, watch, processes)
-    if not target.spec.processes and client_was_limit(outcome.result):
+    if not target.spec.processes and more_would_help(outcome.result):
         from uncork.bench.workers import more_processes
 
         processes = more_processes(level)

@@ -18,6 +18,7 @@ from uncork.model.bench import ClientCheck, Distribution, LevelResult
 
 SATURATED_SHARE = 0.97  # of one core, with a lag that shows it matters
 SATURATED_LAG_MS = 5.0
+BUSY_SHARE = 0.6
 MERGED_LATE_LIMIT = 0.01
 UNDERDRIVEN_SHARE = 0.98
 FAILED_LIMIT = 0.01
@@ -171,9 +172,9 @@ def _sorted(samples: Iterable[array[int]]) -> list[int]:
     return sorted(value for sample in samples for value in sample)
 
 
-def client_was_limit(result: LevelResult) -> bool:
-    """Whether the level is void for a reason that more client processes could cure."""
-    return "the client" in result.invalid_reason
+def more_would_help(result: LevelResult) -> bool:
+    """Whether more client processes could cure a void level: its own work, not its neighbours, kept it busy."""
+    return "the client" in result.invalid_reason and result.client.cpu_share > BUSY_SHARE
 
 
 def why_invalid(
