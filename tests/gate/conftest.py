@@ -19,20 +19,8 @@ def build(source, library, *flags):
     cc = shutil.which("cc") or shutil.which("gcc")
     if cc is None:
         pytest.skip("the stand-in drivers need a C compiler")
-    command = [
-        cc,
-        "-O3",
-        "-march=native",
-        "-shared",
-        "-fPIC",
-        "-pthread",
-        *flags,
-        "-o",
-        str(library),
-        str(source),
-        "-ldl",
-    ]
-    subprocess.run(command, check=True)
+    command = [cc, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", *flags, "-o", str(library)]
+    subprocess.run([*command, str(source), "-ldl"], check=True)
 
 
 class HostWithGpus(LiveHost):
@@ -113,6 +101,7 @@ def gpus(libcuda, tmp_path):
         state = tmp_path / f"gpus-{len(opened)}"
         state.mkdir()
         (state / "state").write_text("".join(f"{line}\n" for line in (f"devices {count}", *faults)))
+        options.setdefault("deadline_floor_s", 2.0)
         options.setdefault("host", sysfs(tmp_path / f"root-{len(opened)}", count))
         env = {**os.environ, "LD_LIBRARY_PATH": str(libcuda), "UNCORK_FAKE_CUDA": str(state)}
         opened.append(CudaFabric(env=env, **options))

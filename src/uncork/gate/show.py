@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.model.gate import Cell, CriterionResult, GateResult, Matrix, Verdict
 
-_MARK = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "open"}
+_MARK = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "part"}
 # From how much of the best figure in the matrix; a glance shows the pair that differs.
 _SHADES = ((0.92, "█"), (0.80, "▓"), (0.50, "▒"), (0.0, "░"))
 SHOWN = 7  # a GPU that fails towards each of seven others; a person needs no more of one kind

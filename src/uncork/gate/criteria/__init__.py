@@ -70,7 +70,7 @@ class Run:
 
     def not_asked(self) -> list[str]:
         """A line for each pair that this criterion could not be asked of."""
-        return [f"{self.pair(pair)}: {why}" for pair, why in self.lost.items()]
+        return [f"{self.pair(pair)}: {why}" for pair, why in sorted(self.lost.items())]
 
     def key(self, src: int, dst: int, *parts: object) -> int:
         """The pattern's name for one transfer: nonce, ends and phase, so that no other transfer's data passes."""
