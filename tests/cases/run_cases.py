@@ -53,10 +53,10 @@ def best(results: list[Result]) -> Answer | None:
     )
 
 
-def run(folder: Path) -> Outcome:
-    """Audit one case and hold it against its `case.json`."""
+def run(folder: Path, given: list[Path] | None = None) -> Outcome:
+    """Audit one case (or `given` in place of its files) and hold it against its `case.json`."""
     case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
-    found = audit(RecordingHost(AttachedHost(files(folder))))
+    found = audit(RecordingHost(AttachedHost(given or files(folder))))
     outcome = Outcome(folder.name, case["evidence_grade"] == "weak")
     by_id: dict[str, list[Result]] = {}
     for one in found.results:

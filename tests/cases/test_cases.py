@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cases.run_cases import all_cases, run
+from tests.cases.run_cases import all_cases, files, run
 
 HELD_BACK = (Path(__file__).parents[2] / "docs" / "cases.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.skipif(not all_cases(), reason="the shared folder is absent")
@@ -24,3 +24,24 @@ def test_what_the_text_cannot_settle_says_what_would_and_is_in_the_docs(folder):
 
     undocumented = [id for id in outcome.unknown if f"`{folder.name[:3]}` | `{id}`" not in HELD_BACK]
     assert (undocumented, [id for id, reason in outcome.unknown.items() if len(reason) < 20]) == ([], [])
+
+
+@pytest.mark.parametrize("folder", all_cases(), ids=lambda folder: folder.name)
+def test_the_same_texts_as_one_paste_with_windows_line_ends_answer_the_same(tmp_path, folder):
+    outcome = run(folder)
+    parts = [
+        f"\x1b[1mThis is what {path.stem.replace('-', ' ')} says:\x1b[0m\n\n```\n"
+        f"{path.read_text(encoding='utf-8', errors='replace')}\n```\n"
+        for path in files(folder)
+    ]
+    (tmp_path / "issue.md").write_bytes("\n".join(parts).replace("\n", "\r\n").encode())
+
+    pasted = run(folder, [tmp_path / "issue.md"])
+
+    assert (pasted.failed, set(pasted.unknown), pasted.missing, pasted.forbidden, pasted.broken) == (
+        outcome.failed,
+        set(outcome.unknown),
+        outcome.missing,
+        outcome.forbidden,
+        outcome.broken,
+    )

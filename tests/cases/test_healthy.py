@@ -25,7 +25,9 @@ def test_every_p0_and_p1_on_a_dump_is_argued(path):
     found = audit(RecordingHost(AttachedHost([path])))
 
     weighty = {
-        one.id for one in found.results if one.answer is Answer.FAIL and one.priority in (Priority.P0, Priority.P1)
+        one.id
+        for one in found.results
+        if one.answer is Answer.FAIL and one.priority in (Priority.P0, Priority.P1)
     }
     assert [id for id in sorted(weighty) if f"| `{path.name}` | `{id}` |" not in ARGUED] == []
     assert {name: ending for name, ending in found.explorers.items() if "crashed" in ending} == {}

@@ -98,7 +98,24 @@ def lines_by_kind(text: str) -> dict[str, tuple[str, ...]]:
             kept = found.setdefault(kind, [])
             if len(kept) < KEPT:
                 kept.append(line.strip())
-    return {kind: tuple(kept) for kind, kept in found.items()}
+    if "bar" in found:
+        found["bar"] = [line for line in found["bar"] if not _placed_later(line, text)]
+    return {kind: tuple(kept) for kind, kept in found.items() if kept}
+
+
+_WINDOW = re.compile(r"([0-9a-f:.]{7,17}): (BAR \d+)\b")
+
+
+def _placed_later(line: str, text: str) -> bool:
+    """Whether the kernel found a place for the same window at a later try."""
+    where = _WINDOW.search(line)
+    if not where:
+        return False
+    later = text[text.find(line) + len(line) :]
+    return any(
+        "assigned" in other and "can't" not in other and "failed" not in other and where[0] in other
+        for other in later.splitlines()
+    )
 
 
 def xids(found: dict[str, tuple[str, ...]]) -> tuple[Xid, ...]:

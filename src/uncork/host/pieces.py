@@ -45,7 +45,7 @@ _COMMAND = rf"(?!dmidecode \d)(?:sudo\s+(?:-\w+\s+)*)?(?:\S*/)?(?:{_TOOL})(?=\s|
 _PATH = r"/(?:proc|sys|etc|dev|var|run|boot|opt|usr|home|root)/?[^\s<>]*"
 
 _PROMPT = re.compile(
-    rf"^\s{{0,4}}(?:\([\w.-]+\)\s*)?(?:\[?[\w.-]+(?:@[\w.-]+)?[: ][\w~/. -]*\]?)?[$#%❯]\s+"
+    rf"^\s{{0,4}}(?:\([\w.-]+\)\s*)?(?:➜ +\S+ +|(?:\[?[\w.-]+(?:@[\w.-]+)?[: ][\w~/. -]*\]?)?[$#%❯]\s+)"
     rf"(?P<command>{_COMMAND})$"
 )
 _TRACE = re.compile(rf"^\++ (?P<command>{_COMMAND})$")
@@ -94,7 +94,9 @@ def _mark(line: str) -> str | None:
         return found["title"].rstrip("= -*#<")
     if first == "+" and (found := _TRACE.match(line)):
         return found["command"]
-    if ("$ " in line or "# " in line or "% " in line or "❯" in line) and (found := _PROMPT.match(line)):
+    if ("$ " in line or "# " in line or "% " in line or "❯" in line or "➜" in line) and (
+        found := _PROMPT.match(line)
+    ):
         return found["command"]
     word = line.partition(" ")[0].rpartition("/")[2]
     if word in _BARE_WORDS and (found := _BARE.match(line)):
