@@ -75,3 +75,20 @@ def test_a_veto_reports_and_writes_nothing(host, id, reason):
 
     assert found
     assert all(reason in result.says and result.changes == () for result in found)
+
+
+WEIGHTS = [
+    ("pcie/acs", "pcie.acs-redirect", "P0"),  # under one switch: it would have carried the traffic
+    ("pcie/acs-roots", "pcie.acs-redirect", "P1"),  # between roots, without translation
+    ("pcie/acs-vfio", "pcie.acs-redirect", "P2"),
+    ("pcie/translated", "pcie.iommu-domain", "P0"),
+    ("driver/geforce-stock", "p2p.status-matrix", "P2"),
+    ("driver/xid31", "driver.xid-recent", "P2"),
+    ("power/brake", "power.gpu-throttle-reasons", "P0"),
+    ("driver/modes", "driver.mig-mode", "P0"),
+]
+
+
+@pytest.mark.parametrize(("host", "id", "priority"), WEIGHTS, ids=[f"{host}:{id}" for host, id, _ in WEIGHTS])
+def test_the_weight_fits_the_host(host, id, priority):
+    assert {str(result.priority) for result in failures(host, id)} == {priority}

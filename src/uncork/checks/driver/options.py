@@ -60,6 +60,19 @@ def registry(facts: Facts) -> tuple[str, str]:
     return "", ""
 
 
+def peers_matter(facts: Facts) -> bool:
+    """Whether two of the GPUs could reach each other over PCIe: not with GeForce cards under the stock driver."""
+    read = () if is_unknown(facts.driver.gpus) else facts.driver.gpus
+    counted = [gpu.name for gpu in read if not is_unknown(gpu.name)]
+    cards = counted or list(named(facts))
+    able = [
+        name for name in cards if not (is_geforce(name) and generation(name) not in ("", "pascal", "kepler"))
+    ]
+    # A name in words stands for any number of cards.
+    few = bool(cards) and len(able) < (2 if counted else 1)
+    return not few or bool(facts.driver.patched) or bool(registry(facts)[0])
+
+
 @check("driver.registry-dwords", P1, SERVICE_RESTART)
 def registry_keys(facts: Facts) -> Iterator[Verdict]:
     """No undocumented registry keys of the driver are set.

@@ -14,16 +14,13 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.driver.options import registry
+from uncork.checks.driver.options import peers_matter
 from uncork.checks.gpus import (
     each,
     evidence,
-    generation,
     iommu_translates,
-    is_geforce,
     known,
     lines,
-    named,
     wrong_data,
 )
 from uncork.checks.pcie.links import guest
@@ -102,16 +99,8 @@ def _by_groups(facts: Facts) -> Iterator[Verdict]:
 
 
 def _weight(facts: Facts) -> Priority:
-    """P2 where the stock driver gives fewer than two of the GPUs peer access, so that translation breaks nothing."""
-    read = () if is_unknown(facts.driver.gpus) else facts.driver.gpus
-    counted = [gpu.name for gpu in read if not is_unknown(gpu.name)]
-    cards = counted or list(named(facts))
-    able = [
-        name for name in cards if not (is_geforce(name) and generation(name) not in ("", "pascal", "kepler"))
-    ]
-    # A name in words stands for any number of cards.
-    harmless = bool(cards) and len(able) < (2 if counted else 1)
-    return P2 if harmless and not facts.driver.patched and not registry(facts)[0] else P0
+    """P2 where fewer than two of the GPUs have peer access anyway, so that translation breaks nothing."""
+    return P0 if peers_matter(facts) else P2
 
 
 def _from_words(facts: Facts) -> Iterator[Verdict]:

@@ -17,10 +17,12 @@ from uncork.checks import (
     passes,
     unknown,
 )
+from uncork.checks.driver.options import peers_matter
 from uncork.checks.gpus import (
     each,
     evidence,
     gpus,
+    iommu_translates,
     known,
     lines,
     no_amd,
@@ -30,8 +32,8 @@ from uncork.explorers.pci_config import ACS_REDIRECT
 from uncork.explorers.pci_ids import is_chipset_bridge
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
-from uncork.model.findings import Change
-from uncork.model.unknown import is_unknown
+from uncork.model.findings import Change, Priority
+from uncork.model.unknown import UnknownValue, is_unknown
 
 _BROADCOM = (0x1000, 0x10B5)
 
@@ -44,19 +46,38 @@ def gpu_devices(facts: Facts) -> tuple[PciDevice, ...]:
 GUEST_MODES = (1, 2)  # nvmlGpuVirtualizationMode_t: passed through to this guest, a vGPU of it
 
 
-def between(facts: Facts) -> set[str]:
-    """Ports that peer traffic of some pair of GPUs passes: those below the common ancestor, roots included
-    where the two stand under different roots."""
-    found: set[str] = set()
-    paths = [device.path for device in gpu_devices(facts) if not is_unknown(device.path)]
-    for at, one in enumerate(paths):
-        for other in paths[at + 1 :]:
-            shared = 0
-            while shared < min(len(one), len(other)) and one[shared] == other[shared]:
-                shared += 1
-            # An upstream port of a switch holds no peer traffic back: the ports below it do.
-            found |= set(one[shared:]) | set(other[shared:])
+def between(facts: Facts) -> dict[str, bool]:
+    """Ports that peer traffic of some pair passes → whether some such pair stands under one switch.
+
+    A pair is two GPUs, or a GPU and an RDMA adapter under one switch. Ports below the common ancestor count, root
+    ports only where the two stand under different roots.
+    """
+    found: dict[str, bool] = {}
+    cards = [device.path for device in gpu_devices(facts) if not is_unknown(device.path)]
+    for at, one in enumerate(cards):
+        for other in cards[at + 1 :]:
+            _add(found, one, other)
+        for adapter in _rdma_paths(facts):
+            if one and adapter and one[0] == adapter[0]:
+                _add(found, one, adapter)
     return found
+
+
+def _add(found: dict[str, bool], one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    # An upstream port of a switch holds no peer traffic back: the ports below it do.
+    for port in (*one[shared:], *other[shared:]):
+        found[port] = found.get(port, False) or shared > 0
+
+
+def _rdma_paths(facts: Facts) -> list[tuple[str, ...]]:
+    """Paths of adapters that do RDMA; none where that is not known."""
+    if is_unknown(facts.network) or is_unknown(facts.network.ports):
+        return []
+    wanted = {port.bdf for port in facts.network.ports}
+    return [d.path for d in facts.pcie.devices if d.bdf in wanted and not is_unknown(d.path)]
 
 
 @check("pcie.acs-redirect", P0, RUNTIME)
@@ -88,8 +109,8 @@ def acs(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable("a virtual machine: ACS belongs to its host")
         return
     cards = gpu_devices(facts)
-    ports = between(facts) if facts.pcie.tree_known else {d.bdf for d in devices if d.kind == "bridge"}
-    if len(cards) < 2 and not any(d.kind == "nic" and ports for d in devices):
+    ports = between(facts) if facts.pcie.tree_known else {d.bdf: True for d in devices if d.kind == "bridge"}
+    if len(cards) < 2 and (not cards or not ports):
         clear = [d for d in devices if d.kind in ("fragment", "bridge") and not is_unknown(d.config)]
         if not cards and any(_said(d) for d in clear):
             yield from _unplaced([d for d in clear if _said(d)])
@@ -97,7 +118,9 @@ def acs(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable("fewer than two GPUs")
         return
     asked = [d for d in devices if d.bdf in ports]
-    yield from each(asked, lambda device: device.bdf, lambda device: _port(facts, device))
+    yield from each(
+        asked, lambda device: device.bdf, lambda device: _port(facts, device, under_switch=ports[device.bdf])
+    )
 
 
 def _said(device: PciDevice) -> bool:
@@ -123,7 +146,18 @@ def _word(device: PciDevice) -> str:
     return f"{known(known(device.config).acs_control):#06x}"
 
 
-def _port(facts: Facts, device: PciDevice) -> Iterator[Verdict]:
+def _weight(facts: Facts, *, under_switch: bool) -> Priority:
+    """P0 where a switch could have carried the traffic or DMA is translated; P1 between roots without translation;
+    P2 where the stock driver gives fewer than two of the GPUs peer access."""
+    if not peers_matter(facts):
+        return P2
+    try:
+        return P0 if under_switch or iommu_translates(facts) else P1
+    except UnknownValue:
+        return P0
+
+
+def _port(facts: Facts, device: PciDevice, *, under_switch: bool) -> Iterator[Verdict]:
     control = known(device.config).acs_control
     if control is None or not known(control) & ACS_REDIRECT:
         yield passes("no redirect", device.bdf)
@@ -143,6 +177,7 @@ def _port(facts: Facts, device: PciDevice) -> Iterator[Verdict]:
     yield fails(
         "ACS redirects peer traffic through the root",
         device.bdf,
+        priority=_weight(facts, under_switch=under_switch),
         change=Change("pci_acs", device.bdf, "0x00", before=before),
         evidence=shown,
     )
