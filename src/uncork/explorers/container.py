@@ -35,8 +35,9 @@ _GPU_VENDORS = ("0x10de", "0x1002")
 def explore(host: Host) -> ContainerFacts:
     """Read namespaces, mounts, control groups, limits and device nodes; counters twice within `WINDOW_S`."""
     # Remembering every answer makes the first sample of a counter stay the first one.
-    host = RecordingHost(host)
     pids = serving.pids(host)
+    guests = _guests(host)
+    host = RecordingHost(host)
     confinement.prime(host, pids)
     host.read("/proc/stat")
     machine = layers.machine(host)
@@ -70,7 +71,7 @@ def explore(host: Host) -> ContainerFacts:
         steal=steal,
         ticks=ticks,
         said=said(host),
-        guests=_guests(host),
+        guests=guests,
     )
 
 

@@ -50,13 +50,13 @@ _THP = "/sys/kernel/mm/transparent_hugepage"
 
 def explore(host: Host) -> KernelFacts:
     """Read /proc/sys, /sys/kernel, pressure, the kernel log; stall counters twice within `WINDOW_S`."""
+    programs = serving.programs(host)
     host = RecordingHost(host)
     host.read("/proc/vmstat")
     started_s = time.monotonic()
     cpuinfo = host.read("/proc/cpuinfo")
     log = reading.kernel_log(host)
     files = _sysctl_files(host)
-    programs = serving.programs(host)
     if host.live:
         time.sleep(max(0.0, WINDOW_S - (time.monotonic() - started_s)))
     return KernelFacts(

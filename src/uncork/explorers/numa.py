@@ -26,7 +26,7 @@ _LIBRARIES = (
 
 def explore(host: Host) -> NumaFacts:
     """Read the node folders of sysfs; on more than one node also interrupts and the memory of what serves."""
-    host = RecordingHost(host)
+    outer, host = host, RecordingHost(host)
     names = host.list(_NODES)
     if isinstance(names, Unknown):
         return NumaFacts(_said(host, names), names, {}, {})
@@ -37,7 +37,7 @@ def explore(host: Host) -> NumaFacts:
             host.read(f"{_NODES}/node{number}/numastat")
         if host.live:
             time.sleep(WINDOW_S)
-    pids = serving.pids(host) if several else ()
+    pids = serving.pids(outer) if several else ()
     return NumaFacts(
         nodes=tuple(_node(host, number, several) for number in numbers) or Unknown(f"{_NODES} has no nodes"),
         devices=_devices(host) if several else (),
