@@ -5,8 +5,10 @@ changes, and used once. A client relays the question and could answer by itself,
 `uncork approve` at a terminal. A client that cannot ask is refused by the protocol before anything runs.
 """
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -145,12 +147,11 @@ def launch(store: Store, plan: Plan, step: str, by: str) -> int:
             start_new_session=True,
             env=_env(store, by),
         )
+    threading.Thread(target=runner.wait, daemon=True).start()  # no zombie stays while this server lives
     return runner.pid
 
 
 def _env(store: Store, by: str) -> dict[str, str]:
-    import os
-
     return {**os.environ, "UNCORK_STATE": str(store.folder), "UNCORK_ASSISTANT": by}
 
 
