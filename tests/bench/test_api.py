@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.bench.streams import DONE, FINISH, ROLE, event, stamps, usage
+from tests.bench.streams import DONE, FINISH, ROLE, answer, event, stamps, usage
 
 from uncork.bench import api
 from uncork.bench.api import Options
@@ -173,6 +173,7 @@ def record_of(parts, **exchange_fields):
     exchange = Exchange(0, 3, 5, 0)
     exchange.parts = parts
     exchange.stamps = stamps(len(parts))
+    exchange.numbers = list(range(len(parts)))
     for name, value in exchange_fields.items():
         setattr(exchange, name, value)
     return read_exchange(exchange, Reader(api.load("chat"), "c1", 0, 0, True, True), 0, [])
@@ -222,3 +223,31 @@ def test_text_survives_escapes():
     record = record_of(whole(ROLE, event("\\u00e9"), event('\\"'), event("\\n"), FINISH, usage(5, 3), DONE))
 
     assert record.text == 'é"\n'
+
+
+@pytest.mark.parametrize("plain", [set(), {3}, set(range(3, 12)), {3, 4, 7, 8, 9}])
+def test_reads_of_which_only_the_stamp_was_kept_are_tokens_like_others(plain):
+    parts = answer([f" tok{i}" for i in range(12)])
+    full = record_of(parts)
+    exchange = Exchange(0, 3, 5, 0)
+    for number, part in enumerate(parts):
+        exchange.stamps += stamps(len(parts))[16 * number : 16 * number + 16]
+        if number not in plain:
+            exchange.keep(part)
+    record = read_exchange(exchange, Reader(api.load("chat"), "c1", 0, 0, True, True), 0, [])
+    record.text = full.text  # what was not kept cannot be told
+
+    assert record == full
+
+
+def test_the_first_answer_is_found_behind_thoughts_of_which_only_stamps_were_kept():
+    thought = event("hm").replace(b'"content"', b'"reasoning_content"')
+    parts = whole(ROLE, thought, thought, thought, event(" a"), event(" b"), FINISH, usage(5, 5), DONE)
+    exchange = Exchange(0, 5, 5, 0)
+    for number, part in enumerate(parts):
+        exchange.stamps += stamps(len(parts))[16 * number : 16 * number + 16]
+        if number not in (3, 4):
+            exchange.keep(part)
+    record = read_exchange(exchange, Reader(api.load("chat"), "c1", 0, 0, False, True), 0, [])
+
+    assert (len(record.event_ns), record.first_answer, record.output_tokens) == (5, 3, 5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.bench.streams import DONE, END, HEAD, answer, chunk, event, usage
 
 from uncork.bench.http1 import ended, parse_head, payload, take_apart
-from uncork.bench.plain import PLAIN, Plain, last_event
+from uncork.bench.plain import Plain, last_event
 
 RAW = b"".join(answer([" a", " bb", ' "q"', " \\n", " é"]))
 
@@ -116,20 +116,6 @@ def test_what_is_not_http():
     assert take_apart([b"SSH-2.0-OpenSSH_9.2\r\n"], "sse").garbage
     with pytest.raises(ValueError, match="not HTTP"):
         parse_head(b"220 mail ready\r\n")
-
-
-def test_plain_reads_stand_for_their_events():
-    texts = [f" tok{i}" for i in range(40)]
-    parts = answer(texts)
-    shortened = [PLAIN if 2 <= i < len(parts) - 1 else part for i, part in enumerate(parts)]
-    whole, short = take_apart(parts, "sse"), take_apart(shortened, "sse")
-
-    assert short.reads == whole.reads
-    assert len(short.events) == len(whole.events)
-    assert [e for e in short.events if e is not PLAIN] == [
-        e for e, r in zip(whole.events, whole.reads, strict=True) if not 2 <= r < len(parts) - 1
-    ]
-    assert short.complete
 
 
 @given(st.text(max_size=20), st.integers(0, 3))

@@ -7,9 +7,6 @@ gets the time at which its last byte arrived.
 import msgspec
 
 HEAD_END = b"\r\n\r\n"
-# Stands for a read that was one chunk with one token event and nothing else (plain.py). It is an object of its
-# own, known by identity; it ends as such a read does.
-PLAIN = bytes(bytearray(b"\r\n"))
 
 
 class Response(msgspec.Struct):
@@ -133,10 +130,6 @@ def _dechunk(parts: list[bytes], first: int) -> tuple[list[bytes], list[int], bo
     reads: list[int] = []
     need, carry = 0, b""  # bytes to the end of the current chunk and its CRLF; a chunk head cut in two
     for read, part in enumerate(parts, first):
-        if part is PLAIN:
-            pieces.append(part)
-            reads.append(read)
-            continue
         data = carry + part if carry else part
         carry = b""
         at, total = 0, len(data)
@@ -186,10 +179,6 @@ def _split(pieces: list[bytes], reads: list[int], separator: bytes) -> tuple[lis
     width = len(separator)
     carry = b""
     for piece, read in zip(pieces, reads, strict=True):
-        if piece is PLAIN:
-            events.append(piece)
-            found.append(read)
-            continue
         if not carry and piece.endswith(separator) and piece.find(separator) == len(piece) - width:
             events.append(piece[:-width])  # the usual case: one chunk, one event
             found.append(read)

@@ -18,7 +18,7 @@ from itertools import islice
 from uncork.bench.digest import Digest
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.http1 import ended, parse_head
-from uncork.bench.plain import PLAIN, TRIES, Plain, last_event
+from uncork.bench.plain import TRIES, Plain, last_event
 from uncork.bench.pool import Pool
 from uncork.bench.records import Exchange, Record
 from uncork.bench.sending import Job, LoopPlan, Progress
@@ -157,8 +157,8 @@ class Loop:
             except OSError as error:
                 self._lost(link, error.strerror or type(error).__name__)
                 continue
-            add, add_stamp = link.add, link.add_stamp
-            if add is None or add_stamp is None or not data:
+            keep, add_stamp = link.keep, link.add_stamp
+            if keep is None or add_stamp is None or not data:
                 first_stamp = self._first(link, data, control) or first_stamp
                 continue
             stamp = control[0][2] if control else user_stamp()
@@ -173,15 +173,11 @@ class Loop:
                     and data.endswith(plain.suffix)
                     and data.find(b'"', len(prefix), n - plain.suffix_len) < 0
                 ):
-                    add(PLAIN)
                     continue
                 if events := plain.events(data):
-                    for _ in range(events - 1):  # they share their stamp, which shows that they came together
-                        add(PLAIN)
-                        add_stamp(stamp)
-                    add(PLAIN)
+                    add_stamp(stamp * (events - 1))  # sharing a stamp shows that they came together
                     continue
-            add(data)
+            keep(data)
             if data[-4:] == b"\r\n\r\n" or len(data) < 5:
                 self._maybe_ended(link)
             elif self.shape is not None and link.tries < TRIES:
@@ -199,15 +195,15 @@ class Loop:
             data = link.tls.decrypt(data)
         if exchange is None or not data:
             return b""
-        exchange.parts.append(data)
         exchange.stamps.extend(stamp)
+        exchange.keep(data)
         if link.head is None:
             try:
                 link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
             except ValueError as error:
                 self._end(link, "garbage", str(error), reuse=False)
             if link.head is not None and link.head.chunked and link.tls is None:
-                link.add, link.add_stamp = exchange.parts.append, exchange.stamps.extend
+                link.keep, link.add_stamp = exchange.keep, exchange.stamps.extend
         if link.head is not None:
             self._maybe_ended(link)
         return stamp
@@ -267,7 +263,7 @@ class Loop:
         """An exchange is over; its slot goes on with the next job at once."""
         exchange = link.exchange
         assert exchange is not None
-        link.exchange = link.head = link.unsent = link.add = link.add_stamp = link.plain = None
+        link.exchange = link.head = link.unsent = link.keep = link.add_stamp = link.plain = None
         link.tries = 0
         self._over(exchange, outcome, detail)
         if not reuse or link.endpoint in self.pool.one_shot:
@@ -381,8 +377,8 @@ class Loop:
             return
         if exchange.sent_ns and now - exchange.sent_ns > self.plan.request_timeout_s * 1e9:
             self._end(link, "timeout", f"no end after {self.plan.request_timeout_s:g} s", reuse=False)
-        elif len(exchange.parts) != link.seen or exchange.index != link.seen_index:
-            link.seen, link.seen_index, link.seen_ns = len(exchange.parts), exchange.index, now
+        elif len(exchange.stamps) != link.seen or exchange.index != link.seen_index:
+            link.seen, link.seen_index, link.seen_ns = len(exchange.stamps), exchange.index, now
         elif now - link.seen_ns > self.plan.stall_timeout_s * 1e9:
             self._end(link, "stalled", f"nothing came for {self.plan.stall_timeout_s:g} s", reuse=False)
 

@@ -38,6 +38,7 @@ class Exchange:
         "first_connect",
         "index",
         "intended_ns",
+        "numbers",
         "outcome",
         "parts",
         "reconnected",
@@ -55,12 +56,20 @@ class Exchange:
         self.endpoint = 0
         self.sent_ns = 0
         self.parts: list[bytes] = []
+        self.numbers: list[
+            int
+        ] = []  # of each part among the reads; a read without one was a plain token event
         self.stamps = bytearray()  # 16 bytes a part: struct timespec
         self.outcome = ""  # set by the loop where the exchange did not end by itself
         self.detail = ""
         self.reconnected = False
         self.first_connect = False
         self.wire = b""  # kept until the exchange is over, for one more try
+
+    def keep(self, data: bytes) -> None:
+        """Keep the bytes of the read that was stamped last."""
+        self.parts.append(data)
+        self.numbers.append(len(self.stamps) // 16 - 1)
 
 
 class Record(msgspec.Struct, omit_defaults=True):
@@ -130,7 +139,8 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
     reading = reader.api.read(response.events)
     stamps, kernel = to_monotonic(exchange.stamps, offset_ns) if exchange.stamps else (array("q"), True)
     origin = reader.origin_ns
-    reads = [response.reads[i] for i in reading.generations]
+    kept = [exchange.numbers[response.reads[i]] for i in reading.generations]
+    reads = sorted(kept + _plain_reads(exchange)) if len(exchange.numbers) < len(stamps) else kept
     record = Record(
         level=reader.level,
         repeat=reader.repeat,
@@ -153,14 +163,23 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
         record.first_byte_ns = stamps[0] - origin
         record.end_ns = stamps[-1] - origin
     if reading.first_answer > 0:
-        record.first_answer = reading.first_answer
+        first = kept[reading.first_answer]
+        record.first_answer = bisect_left(reads, first) + reading.first_answer - bisect_left(kept, first)
     _judge(record, exchange, response, reading)
-    _count_tokens(record, reading)
+    _count_tokens(record, reading, len(reads))
     _flag(record, exchange, reading, reader)
     _count_merged(record, reads, stamps, blind)
     if reader.save_text:
         record.text = reading.text()
     return record
+
+
+def _plain_reads(exchange: Exchange) -> list[int]:
+    """The numbers of the reads of which only the stamp was kept."""
+    found: list[int] = []
+    for before, after in pairwise([*exchange.numbers, len(exchange.stamps) // 16]):
+        found += range(before + 1, after)
+    return found
 
 
 def _judge(record: Record, exchange: Exchange, response: Response, reading: Reading) -> None:
@@ -183,9 +202,8 @@ def _judge(record: Record, exchange: Exchange, response: Response, reading: Read
     record.outcome, record.detail = outcome, detail
 
 
-def _count_tokens(record: Record, reading: Reading) -> None:
+def _count_tokens(record: Record, reading: Reading, events: int) -> None:
     """Attribute tokens to events and name the source; see docs/bench.md, *Tokens*."""
-    events = len(reading.generations)
     total = reading.output_tokens
     if reading.totals and len(reading.totals) == events:
         steps = [reading.totals[0]]
@@ -229,7 +247,7 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
 def _count_merged(record: Record, reads: list[int], stamps: array[int], blind: list[tuple[int, int]]) -> None:
     """Events that came in the same read as the one before, and those of them that had to wait for the loop."""
     if len(set(record.event_ns)) == len(record.event_ns):
-        return
+        return  # events of one read share its stamp
     for (before, read), (earlier, at) in zip(pairwise(reads), pairwise(record.event_ns), strict=True):
         if read == before or at == earlier:
             record.merged += 1

@@ -24,13 +24,13 @@ class Connection:
     """One socket and the exchange on it, if any."""
 
     __slots__ = (
-        "add",
         "add_stamp",
         "endpoint",
         "exchange",
         "fd",
         "head",
         "inline",
+        "keep",
         "plain",
         "recvmsg",
         "seen",
@@ -49,8 +49,8 @@ class Connection:
         self.endpoint = endpoint
         self.recvmsg = sock.recvmsg
         self.exchange: Exchange | None = None
-        # Where pieces and stamps of a chunked answer go; None unless one is being received in plain text.
-        self.add: Callable[[bytes], None] | None = None
+        # Where reads and stamps of a chunked answer go; None unless one is being received in plain text.
+        self.keep: Callable[[bytes], None] | None = None
         self.add_stamp: Callable[[bytes], None] | None = None
         self.plain: Plain | None = None
         self.tries = 0  # at learning it, in this answer

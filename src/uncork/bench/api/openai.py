@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from uncork.bench.api import Api, Options, Reading, quoted
-from uncork.bench.http1 import PLAIN, payload
+from uncork.bench.http1 import payload
 from uncork.bench.workload import Prompt
 
 
@@ -52,13 +52,9 @@ def read(events: list[bytes]) -> Reading:
     """Read one stream of chat or text completion chunks."""
     reading = Reading()
     totals: list[int] = []
-    found = reading.generations
     for index, event in enumerate(events):
-        if event is PLAIN:
-            found.append(index)
-        else:
-            _one(reading, event, index, totals)
-    if len(totals) == len(found):
+        _one(reading, event, index, totals)
+    if len(totals) == len(reading.generations):
         reading.totals = totals
     return reading
 
