@@ -10,7 +10,7 @@ from uncork.model.facts.driver import Gpu
 from uncork.model.facts.engine import Server
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.findings import Answer, Evidence
-from uncork.model.unknown import Unknown, UnknownValue, is_unknown
+from uncork.model.unknown import UnknownValue, is_unknown
 
 Thing = TypeVar("Thing")
 NVIDIA, AMD = 0x10DE, 0x1002
@@ -45,13 +45,6 @@ _NVLINKS = (
 def gpus(facts: Facts, vendor: str = "") -> tuple[Gpu, ...]:
     """GPUs that their driver answers for; raises UnknownValue where none could be read."""
     return tuple(gpu for gpu in facts.driver.gpus if not gpu.lost and (not vendor or gpu.vendor == vendor))
-
-
-def known(value: Thing | Unknown) -> Thing:
-    """The value; raises UnknownValue where it is unknown."""
-    if isinstance(value, Unknown):
-        raise UnknownValue(value.reason)
-    return value
 
 
 def subject_of(gpu: Gpu) -> str:
@@ -212,11 +205,6 @@ def visible(server: Server, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 def family(server: Server) -> set[int]:
     """Process ids of a server."""
     return {server.pid, *(process.pid for process in server.processes)}
-
-
-def evidence(source: str, text: object) -> tuple[Evidence, ...]:
-    """One piece of evidence, cut to a readable length."""
-    return (Evidence(source, str(text)[:400]),)
 
 
 def lines(source: str, found: Iterable[str], most: int = 3) -> tuple[Evidence, ...]:

@@ -17,7 +17,8 @@ from uncork.checks import (
 )
 from uncork.checks.engine.environment import environ
 from uncork.checks.engine.servers import each_server, flag, name_of
-from uncork.checks.gpus import evidence, gpus, known, lines, tensor_parallel, visible
+from uncork.checks.gpus import gpus, lines, tensor_parallel, visible
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
 from uncork.model.unknown import is_unknown
@@ -69,13 +70,13 @@ def launch_blocking(facts: Facts) -> Iterator[Verdict]:
         slow = [n for n in _SLOW if variables.get(n, "0") not in ("", "0")]
         debug = [n for n in _DEBUG if variables.get(n, "0") not in ("", "0")]
         if slow:
-            yield fails(f"{', '.join(slow)} is set", name_of(server), evidence=evidence("environment", slow))
+            yield fails(f"{', '.join(slow)} is set", name_of(server), evidence=seen("environment", slow))
         elif debug:
             yield fails(
                 f"{', '.join(debug)} is set",
                 name_of(server),
                 priority=P2,
-                evidence=evidence("environment", debug),
+                evidence=seen("environment", debug),
             )
         else:
             yield passes("kernels are launched freely", name_of(server))
@@ -105,11 +106,11 @@ def alloc_conf(facts: Facts) -> Iterator[Verdict]:
                 "expandable segments do not go with sleep mode",
                 name_of(server),
                 priority=P1,
-                evidence=evidence("environment", text),
+                evidence=seen("environment", text),
             )
         elif "max_split_size_mb" in text:
             yield fails(
-                "max_split_size_mb was left behind", name_of(server), evidence=evidence("environment", text)
+                "max_split_size_mb was left behind", name_of(server), evidence=seen("environment", text)
             )
         else:
             yield passes(text or "as PyTorch ships it", name_of(server))
@@ -171,7 +172,7 @@ def module_loading(facts: Facts) -> Iterator[Verdict]:
     def judge(server: Server) -> Iterator[Verdict]:
         text = environ(server).get("CUDA_MODULE_LOADING", "")
         if text.upper() == "EAGER":
-            yield fails("CUDA_MODULE_LOADING=EAGER", name_of(server), evidence=evidence("environment", text))
+            yield fails("CUDA_MODULE_LOADING=EAGER", name_of(server), evidence=seen("environment", text))
         else:
             yield passes("kernels are loaded when used", name_of(server))
 
@@ -205,7 +206,7 @@ def device_order(facts: Facts) -> Iterator[Verdict]:
                 "different GPUs, and CUDA_DEVICE_ORDER is not set",
                 name_of(server),
                 priority=priority,
-                evidence=evidence("models", sorted(names)),
+                evidence=seen("models", sorted(names)),
             )
 
     yield from each_server(facts, judge)
@@ -234,7 +235,7 @@ def closest(facts: Facts) -> Iterator[Verdict]:
         best = min(_worst(facts, list(range(at, at + wide))) for at in range(len(cards) - wide + 1))
         if mine > best:
             words = f"GPUs {group} are further apart than others of this host"
-            yield fails(words, name_of(server), evidence=evidence("topo -m", words))
+            yield fails(words, name_of(server), evidence=seen("topo -m", words))
         else:
             yield passes(f"GPUs {group} stand closest", name_of(server))
 
@@ -269,7 +270,7 @@ def max_connections(facts: Facts) -> Iterator[Verdict]:
                 "CUDA_DEVICE_MAX_CONNECTIONS=1",
                 name_of(server),
                 priority=P2,
-                evidence=evidence("environment", text),
+                evidence=seen("environment", text),
             )
         else:
             yield passes(text or "not set", name_of(server))
@@ -295,7 +296,7 @@ def jit_cache(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 "CUDA_CACHE_DISABLE is set",
                 name_of(server),
-                evidence=evidence("environment", "CUDA_CACHE_DISABLE"),
+                evidence=seen("environment", "CUDA_CACHE_DISABLE"),
             )
             return
         far = [
@@ -336,14 +337,14 @@ def mps(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"MPS gives it {share} % of the threads",
                 name_of(server),
-                evidence=evidence("environment", share),
+                evidence=seen("environment", share),
             )
         elif running:
             yield fails(
                 "MPS runs beside it",
                 name_of(server),
                 priority=P2,
-                evidence=evidence("processes", "nvidia-cuda-mps-control"),
+                evidence=seen("processes", "nvidia-cuda-mps-control"),
             )
         else:
             yield passes("no MPS", name_of(server))

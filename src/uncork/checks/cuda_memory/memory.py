@@ -16,8 +16,8 @@ from uncork.checks import (
     passes,
 )
 from uncork.checks.engine.servers import each_server, name_of
-from uncork.checks.gpus import each, evidence, gpus, known, ranks, subject_of, tensor_parallel, visible
-from uncork.checks.hosts import sizes
+from uncork.checks.gpus import each, gpus, ranks, subject_of, tensor_parallel, visible
+from uncork.checks.hosts import known, seen, sizes
 from uncork.checks.pcie.links import guest
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
@@ -47,7 +47,7 @@ def bar1_use(facts: Facts) -> Iterator[Verdict]:
         words = f"{sizes(used)} of {sizes(total)}"
         # An open-ended mapping fills a small window as shipped; only where peers or NICs map does it matter.
         if total and used > 0.8 * total and gpu.vendor == "nvidia":
-            yield fails(f"BAR1 is {used / total:.0%} full", subject_of(gpu), evidence=evidence("BAR1", words))
+            yield fails(f"BAR1 is {used / total:.0%} full", subject_of(gpu), evidence=seen("BAR1", words))
         else:
             yield passes(f"BAR1 holds {words}", subject_of(gpu))
 
@@ -81,7 +81,7 @@ def free(facts: Facts) -> Iterator[Verdict]:
                 f"{sizes(used)} are in use, {who}",
                 subject_of(gpu),
                 priority=P2 if drawn else P1,
-                evidence=evidence("memory used", sizes(used)),
+                evidence=seen("memory used", sizes(used)),
             )
         else:
             yield passes(f"{sizes(used)} in use", subject_of(gpu))
@@ -110,7 +110,7 @@ def imbalance(facts: Facts) -> Iterator[Verdict]:
         spread = max(left) - min(left)
         if spread > max(0.05 * known(group[0].memory_total_bytes), 2 * GIB):
             words = f"between {sizes(min(left))} and {sizes(max(left))} are free"
-            yield fails(words, name_of(server), evidence=evidence("free memory", words))
+            yield fails(words, name_of(server), evidence=seen("free memory", words))
         else:
             yield passes(f"{sizes(min(left))} free on each", name_of(server))
 
@@ -139,7 +139,7 @@ def pinned(facts: Facts) -> Iterator[Verdict]:
         words = f"{sizes(wanted)} pinned, {sizes(available)} available"
         held = bool(server.processes)
         if wanted > 0.7 * (available + (wanted if held else 0)):
-            yield fails(words, name_of(server), evidence=evidence("command line", words))
+            yield fails(words, name_of(server), evidence=seen("command line", words))
         else:
             yield passes(words, name_of(server))
 
@@ -184,7 +184,7 @@ def oversubscribed(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{managed[0]} is set, and a GPU is full",
                 name_of(server),
-                evidence=evidence("environment", managed),
+                evidence=seen("environment", managed),
             )
         else:
             yield passes("no managed memory beyond the GPU's own", name_of(server))
@@ -232,7 +232,7 @@ def peer_limit(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{wide} GPUs in one group without NVSwitch",
                 name_of(server),
-                evidence=evidence("command line", wide),
+                evidence=seen("command line", wide),
             )
         else:
             yield passes(f"{wide} GPUs in one group", name_of(server))

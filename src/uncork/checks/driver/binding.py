@@ -18,17 +18,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.versions import same_version
-from uncork.checks.gpus import (
-    NVIDIA,
-    each,
-    evidence,
-    expected_nvlinks,
-    gpus,
-    lines,
-    named,
-    no_nvidia,
-    pci_gpus,
-)
+from uncork.checks.gpus import NVIDIA, each, expected_nvlinks, gpus, lines, named, no_nvidia, pci_gpus
+from uncork.checks.hosts import seen
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.pcie import PciDevice
@@ -51,7 +42,7 @@ def bound(facts: Facts) -> Iterator[Verdict]:
     def judge(device: PciDevice) -> Iterator[Verdict]:
         driver = device.driver
         if driver in ("nouveau", "nova_core", "nova-core"):
-            yield fails(f"bound to {driver}", device.bdf, evidence=evidence("driver", driver))
+            yield fails(f"bound to {driver}", device.bdf, evidence=seen("driver", driver))
         elif driver == "vfio-pci":
             yield not_applicable("bound to vfio-pci: it belongs to a virtual machine", device.bdf)
         elif driver:
@@ -76,7 +67,7 @@ def not_loaded(facts: Facts) -> Iterator[Verdict]:
         is_unknown(facts.pcie.devices)
         and "couldn't communicate with the NVIDIA driver" in facts.driver.nvml_error
     ):
-        yield fails("nvidia-smi reaches no driver", evidence=evidence("nvidia-smi", facts.driver.nvml_error))
+        yield fails("nvidia-smi reaches no driver", evidence=seen("nvidia-smi", facts.driver.nvml_error))
         return
 
     answering = (
@@ -103,7 +94,7 @@ def not_loaded(facts: Facts) -> Iterator[Verdict]:
                 "no driver is bound",
                 device.bdf,
                 change=change,
-                evidence=evidence(f"{device.bdf}/driver", "absent"),
+                evidence=seen(f"{device.bdf}/driver", "absent"),
             )
 
     yield from each(pci_gpus(facts, NVIDIA), lambda device: device.bdf, judge)
@@ -124,7 +115,7 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
     if driver.fabric_manager_mismatch:
         yield fails(
             "the fabric manager refuses this driver's version",
-            evidence=evidence("fabric manager", driver.fabric_manager_mismatch),
+            evidence=seen("fabric manager", driver.fabric_manager_mismatch),
         )
         return
     own, module = driver.fabric_manager_version, driver.module_version
@@ -136,7 +127,7 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
     ):
         yield fails(
             f"fabric manager {own}, driver {module}",
-            evidence=evidence("versions", f"{own} / {module}"),
+            evidence=seen("versions", f"{own} / {module}"),
         )
         return
     if not is_unknown(driver.fabric_manager_errors) and (

@@ -19,11 +19,9 @@ from uncork.checks import (
 )
 from uncork.checks.gpus import (
     each,
-    evidence,
     family,
     gpus,
     is_geforce,
-    known,
     lines,
     no_nvidia,
     pci_gpus,
@@ -31,6 +29,7 @@ from uncork.checks.gpus import (
     visible,
     widest,
 )
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.unknown import is_unknown
@@ -127,7 +126,7 @@ def recovery(facts: Facts) -> Iterator[Verdict]:
             yield passes("no recovery action", subject_of(gpu))
             return
         word = _ACTIONS[action] if action < len(_ACTIONS) else f"action {action}"
-        yield fails(f"the driver asks: {word}", subject_of(gpu), evidence=evidence("recovery action", action))
+        yield fails(f"the driver asks: {word}", subject_of(gpu), evidence=seen("recovery action", action))
 
     yield from each(gpus(facts, "nvidia"), subject_of, judge)
 
@@ -158,7 +157,7 @@ def ecc(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{count} uncorrected memory errors since the driver was loaded",
                 subject,
-                evidence=evidence("ECC volatile", count),
+                evidence=seen("ECC volatile", count),
             )
         elif not is_unknown(gpu.ecc) and not is_unknown(gpu.ecc_pending) and gpu.ecc != gpu.ecc_pending:
             asked = "on" if gpu.ecc_pending else "off"
@@ -237,14 +236,12 @@ def count(facts: Facts) -> Iterator[Verdict]:
     devices = () if is_unknown(facts.pcie.devices) else tuple(pci_gpus(facts))
     gone = [device.bdf for device in devices if device.off_bus]
     if gone:
-        yield fails(f"off the bus: {', '.join(gone)}", evidence=evidence("configuration space", "all ones"))
+        yield fails(f"off the bus: {', '.join(gone)}", evidence=seen("configuration space", "all ones"))
         return
     lost = [gpu for gpu in known(facts.driver.gpus) if gpu.lost]
     if lost:
         for gpu in lost:
-            yield fails(
-                f"the driver lost it: {gpu.lost}", subject_of(gpu), evidence=evidence("NVML", gpu.lost)
-            )
+            yield fails(f"the driver lost it: {gpu.lost}", subject_of(gpu), evidence=seen("NVML", gpu.lost))
         return
     answering = len(gpus(facts))
     if is_unknown(facts.pcie.devices):
@@ -256,7 +253,7 @@ def count(facts: Facts) -> Iterator[Verdict]:
     elif answering < len(served):
         yield fails(
             f"{answering} of {len(served)} GPUs answer",
-            evidence=evidence("lspci", ", ".join(d.bdf for d in served)),
+            evidence=seen("lspci", ", ".join(d.bdf for d in served)),
         )
     elif answering:
         yield passes(f"all {answering} GPUs answer")
@@ -298,7 +295,7 @@ def _alike(group: tuple[Gpu, ...], *, sharing: bool) -> Iterator[Verdict]:
         values = {str(value) for gpu in group if not is_unknown(value := of(gpu))}
         if len(values) < 2:
             continue
-        shown = evidence(trait, ", ".join(sorted(values)))
+        shown = seen(trait, ", ".join(sorted(values)))
         if trait == "model" and not sharing:
             yield passes("different models, and no server here spreads over them", evidence=shown)
             return
@@ -337,7 +334,7 @@ def foreign(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{len(others)} other processes compute here: {shown}",
                 subject,
-                evidence=evidence("processes", shown),
+                evidence=seen("processes", shown),
             )
         else:
             yield passes("no other process computes here", subject)
@@ -360,7 +357,7 @@ def confidential(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable(reason)
     elif known(facts.driver.confidential):
         yield fails(
-            "confidential computing is on: no peer access, slow copies", evidence=evidence("NVML", "CC on")
+            "confidential computing is on: no peer access, slow copies", evidence=seen("NVML", "CC on")
         )
     else:
         yield passes("confidential computing is off")
@@ -385,9 +382,7 @@ def mig(facts: Facts) -> Iterator[Verdict]:
         elif known(gpu.mig):
             spread = not is_unknown(facts.engine.servers) and widest(facts) > 1
             words = "MIG is on: no peer access, no NVLink"
-            yield fails(
-                words, subject, priority=P0 if spread else P2, evidence=evidence("MIG mode", "enabled")
-            )
+            yield fails(words, subject, priority=P0 if spread else P2, evidence=seen("MIG mode", "enabled"))
         else:
             yield passes("MIG is off", subject)
 

@@ -15,16 +15,8 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import (
-    each,
-    evidence,
-    gpus,
-    known,
-    no_amd,
-    no_nvidia,
-    pci_gpus,
-    subject_of,
-)
+from uncork.checks.gpus import each, gpus, no_amd, no_nvidia, pci_gpus, subject_of
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.pcie import PciDevice
@@ -64,7 +56,7 @@ def persistence(facts: Facts) -> Iterator[Verdict]:
     if is_unknown(facts.driver.gpus) and "persistence" in facts.driver.stated:
         value, line = facts.driver.stated["persistence"]
         if value == "False":
-            yield fails("persistence mode is off", evidence=evidence("as reported", line))
+            yield fails("persistence mode is off", evidence=seen("as reported", line))
         else:
             yield passes("persistence mode is on")
         return
@@ -78,7 +70,7 @@ def persistence(facts: Facts) -> Iterator[Verdict]:
                 "persistence mode is off",
                 subject_of(gpu),
                 change=change,
-                evidence=evidence("persistence mode", "off"),
+                evidence=seen("persistence mode", "off"),
             )
 
     yield from each(gpus(facts, "nvidia"), subject_of, judge)
@@ -109,7 +101,7 @@ def compute_mode(facts: Facts) -> Iterator[Verdict]:
             number = {"exclusive-thread": "1", "prohibited": "2", "exclusive-process": "3"}.get(mode)
             change = nvml_change(gpu, "compute_mode", "0", number) if number else None
             yield fails(
-                f"compute mode is {mode}", subject, change=change, evidence=evidence("compute mode", mode)
+                f"compute mode is {mode}", subject, change=change, evidence=seen("compute mode", mode)
             )
 
     yield from each(gpus(facts, "nvidia"), subject_of, judge)
@@ -130,12 +122,12 @@ def display(facts: Facts) -> Iterator[Verdict]:
     def judge(gpu: Gpu) -> Iterator[Verdict]:
         drawn = [] if is_unknown(gpu.processes) else [p for p in gpu.processes if p.kind == "graphics"]
         if known(gpu.display_active):
-            yield fails("a display is active", subject_of(gpu), evidence=evidence("display active", "yes"))
+            yield fails("a display is active", subject_of(gpu), evidence=seen("display active", "yes"))
         elif drawn:
             yield fails(
                 f"{len(drawn)} programs draw on it",
                 subject_of(gpu),
-                evidence=evidence("graphics", drawn[0].pid),
+                evidence=seen("graphics", drawn[0].pid),
             )
         else:
             yield passes("no display", subject_of(gpu))
@@ -160,7 +152,7 @@ def monitors(facts: Facts) -> Iterator[Verdict]:
         command, subject = " ".join(other.command), f"{other.command[0].rpartition('/')[2]} ({other.pid})"
         match = re.search(r"(?:-lms|--loop-ms)[= ]?(\d+)", command)
         if match and int(match[1]) < 1000:
-            yield fails(f"asks every {match[1]} ms", subject, evidence=evidence("command line", command))
+            yield fails(f"asks every {match[1]} ms", subject, evidence=seen("command line", command))
         else:
             yield passes("asks once a second or less", subject)
 
@@ -187,7 +179,7 @@ def runtime_d3(facts: Facts) -> Iterator[Verdict]:
                 f"may power down (now {status})",
                 device.bdf,
                 change=change,
-                evidence=evidence("power/control", control),
+                evidence=seen("power/control", control),
             )
         else:
             yield passes(f"stays {status}", device.bdf)
@@ -211,20 +203,20 @@ def amd_params(facts: Facts) -> Iterator[Verdict]:
         return
     params = known(facts.driver.amd_params)
     if params.get("pcie_p2p", "Y") == "N":
-        yield fails("amdgpu.pcie_p2p is off", evidence=evidence("parameters/pcie_p2p", "N"))
+        yield fails("amdgpu.pcie_p2p is off", evidence=seen("parameters/pcie_p2p", "N"))
     elif (
         not is_unknown(facts.kernel_version.config)
         and facts.kernel_version.config.get("CONFIG_HSA_AMD_P2P") != "y"
     ):
         yield fails(
             "the kernel is built without CONFIG_HSA_AMD_P2P",
-            evidence=evidence("kernel config", "HSA_AMD_P2P"),
+            evidence=seen("kernel config", "HSA_AMD_P2P"),
         )
     elif params.get("runpm") in ("1", "2"):
         yield fails(
             "amdgpu.runpm lets GPUs power down",
             priority=P2,
-            evidence=evidence("parameters/runpm", params["runpm"]),
+            evidence=seen("parameters/runpm", params["runpm"]),
         )
     else:
         yield passes("amdgpu's parameters allow peer access")
@@ -253,7 +245,7 @@ def amd_level(facts: Facts) -> Iterator[Verdict]:
                 f"performance level is {level}",
                 subject_of(gpu),
                 change=change,
-                evidence=evidence("performance level", level),
+                evidence=seen("performance level", level),
             )
 
     yield from each(gpus(facts, "amd"), subject_of, judge)

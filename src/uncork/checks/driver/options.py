@@ -17,18 +17,8 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import (
-    evidence,
-    generation,
-    is_geforce,
-    known,
-    lines,
-    named,
-    no_nvidia,
-    version,
-    wrong_data,
-)
-from uncork.checks.hosts import no_rdma, spread
+from uncork.checks.gpus import generation, is_geforce, lines, named, no_nvidia, version, wrong_data
+from uncork.checks.hosts import known, no_rdma, seen, spread
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import UnknownValue, is_unknown
@@ -96,7 +86,7 @@ def registry_keys(facts: Facts) -> Iterator[Verdict]:
             if peer
             else f"registry keys are set: {keys[:80]}"
         )
-        yield fails(words, priority=P1 if peer else P2, evidence=evidence(where, keys))
+        yield fails(words, priority=P1 if peer else P2, evidence=seen(where, keys))
     elif is_unknown(facts.driver.params):
         yield unknown(facts.driver.params.reason)
     else:
@@ -152,7 +142,7 @@ def peermem(facts: Facts) -> Iterator[Verdict]:
         elif not is_unknown(log) and log.gdr is False and log.network == "IB":
             yield fails(
                 "NCCL goes over InfiniBand without GPUDirect RDMA",
-                evidence=evidence("NCCL log", "GPU Direct RDMA Disabled"),
+                evidence=seen("NCCL log", "GPU Direct RDMA Disabled"),
             )
         elif not is_unknown(modules) and several:
             yield unknown(
@@ -178,7 +168,7 @@ def peermem(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             "neither nvidia-peermem nor DMA-BUF",
             change=change,
-            evidence=evidence("/proc/modules", "no nvidia_peermem"),
+            evidence=seen("/proc/modules", "no nvidia_peermem"),
         )
 
 
@@ -211,7 +201,7 @@ def dma_buf_rdma(facts: Facts) -> Iterator[Verdict]:
         if not is_unknown(config) and config.get("CONFIG_DMABUF_MOVE_NOTIFY", "y") != "y":
             yield fails(
                 "the kernel lacks CONFIG_DMABUF_MOVE_NOTIFY",
-                evidence=evidence("kernel config", "DMABUF_MOVE_NOTIFY"),
+                evidence=seen("kernel config", "DMABUF_MOVE_NOTIFY"),
             )
         else:
             yield passes("kernel, module and CUDA can do DMA-BUF")
@@ -285,13 +275,13 @@ def patched(facts: Facts) -> Iterator[Verdict]:
         extra = lines("copy test", wrong_data(facts))
         yield fails(
             "the module is patched for peer access",
-            evidence=(*evidence("as reported", facts.driver.patched), *extra),
+            evidence=(*seen("as reported", facts.driver.patched), *extra),
         )
         return
     keys, where = registry(facts)
     static = re.search(r"RMForceStaticBar1|PeerMappingOverride", keys, re.IGNORECASE)
     if static:
-        yield fails("registry keys of the patched module are set", evidence=evidence(where, keys))
+        yield fails("registry keys of the patched module are set", evidence=seen(where, keys))
         return
     granted = _granted(facts)
     if granted is None:
@@ -307,7 +297,7 @@ def patched(facts: Facts) -> Iterator[Verdict]:
     elif refused:
         yield fails(
             f"peer access is granted on {refused[0]}, which the stock driver refuses",
-            evidence=evidence("topo -p2p", "OK"),
+            evidence=seen("topo -p2p", "OK"),
         )
     elif not cards:
         yield unknown(

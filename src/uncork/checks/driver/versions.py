@@ -15,17 +15,8 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import (
-    evidence,
-    generation,
-    is_data_centre,
-    known,
-    lines,
-    named,
-    no_nvidia,
-    subject_of,
-    version,
-)
+from uncork.checks.gpus import generation, is_data_centre, lines, named, no_nvidia, subject_of, version
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.unknown import is_unknown
 
@@ -58,7 +49,7 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
         return
     driver = facts.driver
     if "version mismatch" in driver.nvml_error.lower():
-        yield fails(f"NVML refuses: {driver.nvml_error}", evidence=evidence("NVML", driver.nvml_error))
+        yield fails(f"NVML refuses: {driver.nvml_error}", evidence=seen("NVML", driver.nvml_error))
         return
     log = {} if is_unknown(driver.log) else driver.log
     if log.get("api-mismatch") and not _older_boot(facts):
@@ -73,13 +64,11 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
         return
     shown = ", ".join(f"{where} {found}" for where, found in driver.library_versions)
     if any(same_version(found, module) for _, found in driver.library_versions):
-        yield passes(
-            f"driver {module} in the kernel and in user space", evidence=evidence("libraries", shown)
-        )
+        yield passes(f"driver {module} in the kernel and in user space", evidence=seen("libraries", shown))
     else:
         yield fails(
             f"the kernel runs {module}, user space has {driver.library_versions[0][1]}",
-            evidence=(*evidence("/proc/driver/nvidia/version", module), *evidence("libraries", shown)),
+            evidence=(*seen("/proc/driver/nvidia/version", module), *seen("libraries", shown)),
         )
 
 
@@ -140,13 +129,13 @@ def version_branch(facts: Facts) -> Iterator[Verdict]:
         if branch < _LOWEST_BRANCH.get(kind, 0):
             yield fails(
                 f"branch {branch} does not know {name}: at least {_LOWEST_BRANCH[kind]}",
-                evidence=evidence("driver", module),
+                evidence=seen("driver", module),
             )
             return
         if branch > _LAST_BRANCH.get(kind, 9999):
             yield fails(
                 f"branch {branch} has dropped {name}: at most {_LAST_BRANCH[kind]}",
-                evidence=evidence("driver", module),
+                evidence=seen("driver", module),
             )
             return
     yield from _cuda_of_servers(facts, module)
@@ -162,10 +151,10 @@ def _cuda_of_servers(facts: Facts, module: str) -> Iterator[Verdict]:
             if plus and built[:-1].isdigit() and int(built[:-1]) > version(served)[0]:
                 yield fails(
                     f"{server.kind} brings CUDA {built[:-1]}, driver {module} serves CUDA {served}",
-                    evidence=evidence("torch", torch),
+                    evidence=seen("torch", torch),
                 )
                 return
-    yield passes(f"driver {module}", evidence=evidence("driver", module))
+    yield passes(f"driver {module}", evidence=seen("driver", module))
 
 
 @check("driver.kernel-module-flavour", P1, REBOOT)
@@ -219,7 +208,7 @@ def uniform(facts: Facts) -> Iterator[Verdict]:
     if driver.fabric_manager_mismatch:
         yield fails(
             "the fabric manager refuses this driver's version",
-            evidence=evidence("fabric manager", driver.fabric_manager_mismatch),
+            evidence=seen("fabric manager", driver.fabric_manager_mismatch),
         )
         return
     module = known(driver.module_version)
@@ -236,7 +225,7 @@ def uniform(facts: Facts) -> Iterator[Verdict]:
     wrong = {name: found for name, found in others.items() if not same_version(found, module)}
     if wrong:
         name, found = next(iter(wrong.items()))
-        yield fails(f"module {module}, {name} {found}", evidence=evidence(name, found))
+        yield fails(f"module {module}, {name} {found}", evidence=seen(name, found))
     else:
         yield passes(f"{module} throughout" if others else f"module {module}")
 
@@ -262,7 +251,7 @@ def compat(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"forward-compatibility libcuda on {cards[0]}",
                 subject,
-                evidence=evidence("maps", paths or searched),
+                evidence=seen("maps", paths or searched),
             )
         elif is_unknown(server.libraries) and is_unknown(server.environ):
             yield unknown(server.libraries.reason, subject)

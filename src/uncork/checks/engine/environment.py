@@ -15,7 +15,8 @@ from uncork.checks import (
     passes,
 )
 from uncork.checks.engine.servers import each_server, flag, name_of
-from uncork.checks.gpus import evidence, known, ranks
+from uncork.checks.gpus import ranks
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
 from uncork.model.unknown import is_unknown
@@ -57,9 +58,9 @@ def debug_logging(facts: Facts) -> Iterator[Verdict]:
             ["--log-level debug"] if server.flags.get("log-level", "").lower() in ("debug", "trace") else []
         )
         if found:
-            yield fails(", ".join(found), name_of(server), evidence=evidence("environment", found))
+            yield fails(", ".join(found), name_of(server), evidence=seen("environment", found))
         elif mild:
-            yield fails(", ".join(mild), name_of(server), priority=P2, evidence=evidence("environment", mild))
+            yield fails(", ".join(mild), name_of(server), priority=P2, evidence=seen("environment", mild))
         else:
             yield passes("no detailed logging", name_of(server))
 
@@ -91,7 +92,7 @@ def python_debug(facts: Facts) -> Iterator[Verdict]:
         found += ["PYTHONMALLOC"] if "debug" in variables.get("PYTHONMALLOC", "") else []
         found += ["debugpy"] if any("debugpy" in word for word in server.command) else []
         if found:
-            yield fails(f"{', '.join(found)} is on", name_of(server), evidence=evidence("environment", found))
+            yield fails(f"{', '.join(found)} is on", name_of(server), evidence=seen("environment", found))
         else:
             yield passes("no development mode", name_of(server))
 
@@ -117,7 +118,7 @@ def profiler(facts: Facts) -> Iterator[Verdict]:
         ]
         soft = [n for n in ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR") if variables.get(n)]
         if hard:
-            yield fails(f"{', '.join(hard)} is on", name_of(server), evidence=evidence("command line", hard))
+            yield fails(f"{', '.join(hard)} is on", name_of(server), evidence=seen("command line", hard))
         elif soft:
             yield passes(f"{soft[0]} is set, and does nothing until a profile is started", name_of(server))
         else:
@@ -145,10 +146,10 @@ def omp(facts: Facts) -> Iterator[Verdict]:
         allowed = 0 if main is None or is_unknown(main.cpus_allowed) else len(main.cpus_allowed)
         if text.isdigit() and allowed and int(text) * many > allowed:
             words = f"{many} ranks of {text} threads on {allowed} CPUs"
-            yield fails(words, name_of(server), evidence=evidence("OMP_NUM_THREADS", text))
+            yield fails(words, name_of(server), evidence=seen("OMP_NUM_THREADS", text))
         elif not text and many > 1 and allowed > 64 and server.kind not in ("vllm", "sglang"):
             words = f"OMP_NUM_THREADS is not set: {many} ranks of {allowed} threads"
-            yield fails(words, name_of(server), priority=P2, evidence=evidence("environment", words))
+            yield fails(words, name_of(server), priority=P2, evidence=seen("environment", words))
         else:
             yield passes(f"OMP_NUM_THREADS={text}" if text else "the engine sets it", name_of(server))
 
@@ -196,7 +197,7 @@ def proxy(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{used[0]} is set, and no_proxy spares no local address",
                 name_of(server),
-                evidence=evidence("environment", f"no_proxy={spared}"),
+                evidence=seen("environment", f"no_proxy={spared}"),
             )
         else:
             yield passes("local traffic goes straight", name_of(server))

@@ -17,7 +17,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.engine.servers import each_server, flag, name_of, sign
-from uncork.checks.gpus import evidence, gpus, lines, number, tensor_parallel, visible
+from uncork.checks.gpus import gpus, lines, number, tensor_parallel, visible
+from uncork.checks.hosts import seen
 from uncork.checks.nvlink.links import no_nvlink
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
@@ -50,7 +51,7 @@ def cuda_graphs(facts: Facts) -> Iterator[Verdict]:
             return
         found = _eager(server)
         if found:
-            yield fails("CUDA graphs are off", name_of(server), evidence=evidence("command line", found))
+            yield fails("CUDA graphs are off", name_of(server), evidence=seen("command line", found))
             return
         most = number(server, "cuda-graph-max-bs", 0)
         batch = number(server, "max-running-requests", 0) or number(server, "max-num-seqs", 0)
@@ -60,7 +61,7 @@ def cuda_graphs(facts: Facts) -> Iterator[Verdict]:
                 words,
                 name_of(server),
                 priority=P1,
-                evidence=evidence("command line", f"--cuda-graph-max-bs {most}"),
+                evidence=seen("command line", f"--cuda-graph-max-bs {most}"),
             )
         else:
             yield passes("CUDA graphs are on", name_of(server))
@@ -126,7 +127,7 @@ def _switch(facts: Facts, names: tuple[str, ...], words: str, what: str) -> Iter
     def judge(server: Server) -> Iterator[Verdict]:
         found = next((name for name in names if flag(server, name)), "")
         if found:
-            yield fails(words, name_of(server), evidence=evidence("command line", f"--{found}"))
+            yield fails(words, name_of(server), evidence=seen("command line", f"--{found}"))
         elif told:
             yield fails(words, name_of(server), evidence=lines("engine log", told))
         else:
@@ -158,7 +159,7 @@ def mem_fraction(facts: Facts) -> Iterator[Verdict]:
             yield unknown(f"not a number: {text}", name_of(server))
             return
         if share < 0.7:
-            yield fails(f"{share:g} of the memory", name_of(server), evidence=evidence("command line", text))
+            yield fails(f"{share:g} of the memory", name_of(server), evidence=seen("command line", text))
             return
         tight = (
             []
@@ -174,7 +175,7 @@ def mem_fraction(facts: Facts) -> Iterator[Verdict]:
                 f"{share:g}, and less than 1 GiB is left on a GPU",
                 name_of(server),
                 priority=P2,
-                evidence=evidence("free memory", tight[0].memory_free_bytes),
+                evidence=seen("free memory", tight[0].memory_free_bytes),
             )
         else:
             yield passes(f"{share:g} of the memory", name_of(server))
@@ -197,9 +198,7 @@ def batch_limits(facts: Facts) -> Iterator[Verdict]:
     def judge(server: Server) -> Iterator[Verdict]:
         limit = number(server, "max-num-seqs", 0) or number(server, "max-running-requests", 0)
         if limit and limit < 8:
-            yield fails(
-                f"{limit} requests at once", name_of(server), evidence=evidence("command line", limit)
-            )
+            yield fails(f"{limit} requests at once", name_of(server), evidence=seen("command line", limit))
         else:
             yield passes(f"{limit} requests at once" if limit else "as the engine ships it", name_of(server))
 
@@ -246,13 +245,13 @@ def shape(facts: Facts) -> Iterator[Verdict]:
             yield passes("one GPU a layer", name_of(server))
         elif no_nvlink(facts) and wide > 4:
             words = f"tensor parallelism of {wide} without NVLink"
-            yield fails(words, name_of(server), priority=P2, evidence=evidence("command line", wide))
+            yield fails(words, name_of(server), priority=P2, evidence=seen("command line", wide))
         elif wide & (wide - 1):
             yield fails(
                 f"tensor parallelism of {wide} is no power of two",
                 name_of(server),
                 priority=P2,
-                evidence=evidence("command line", wide),
+                evidence=seen("command line", wide),
             )
         else:
             yield passes(f"tensor parallelism of {wide}", name_of(server))
@@ -290,6 +289,6 @@ def grammar_pool(facts: Facts) -> Iterator[Verdict]:
         threads = max((p.threads for p in server.processes if not is_unknown(p.threads)), default=0)
         if threads > 8 * min(narrow):
             words = f"{threads} threads on a quota of {min(narrow):g} CPUs"
-            yield fails(words, name_of(server), evidence=evidence("Threads", words))
+            yield fails(words, name_of(server), evidence=seen("Threads", words))
         else:
             yield passes(f"a quota of {min(narrow):g} CPUs", name_of(server))

@@ -15,7 +15,8 @@ from uncork.checks import (
 )
 from uncork.checks.engine.flags import GPU_ENGINES
 from uncork.checks.engine.servers import each_server, name_of, sign
-from uncork.checks.gpus import evidence, lines
+from uncork.checks.gpus import lines
+from uncork.checks.hosts import seen
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
 from uncork.model.unknown import is_unknown
@@ -73,7 +74,7 @@ def attention(facts: Facts) -> Iterator[Verdict]:
         chosen = server.flags.get("attention-backend") or environ.get("VLLM_ATTENTION_BACKEND", "")
         slow = ("torch_native", "torch_sdpa", "TORCH_SDPA", "XFORMERS", "FLEX_ATTENTION")
         if chosen in slow:
-            yield fails(f"{chosen} was chosen", name_of(server), evidence=evidence("setting", chosen))
+            yield fails(f"{chosen} was chosen", name_of(server), evidence=seen("setting", chosen))
         elif not is_unknown(facts.engine.signs):
             yield passes("the log names no fallback", name_of(server))
         else:

@@ -18,7 +18,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.engine.servers import each_server, name_of
-from uncork.checks.gpus import evidence, gpus, known, ranks, version, visible
+from uncork.checks.gpus import gpus, ranks, version, visible
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
 from uncork.model.findings import Change
@@ -46,7 +47,7 @@ def coherence(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"torch {torch} needs CUDA {built[:-1]}, the driver serves {served}",
                 name_of(server),
-                evidence=evidence("packages", torch),
+                evidence=seen("packages", torch),
             )
             return
         majors: dict[str, set[str]] = {}
@@ -59,7 +60,7 @@ def coherence(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"{name} of versions {', '.join(sorted(found))} in one process",
                 name_of(server),
-                evidence=evidence("maps", double),
+                evidence=seen("maps", double),
             )
         else:
             yield passes(f"torch {torch}" if torch else "no torch beside it", name_of(server))
@@ -98,11 +99,11 @@ def cores(facts: Facts) -> Iterator[Verdict]:
                 f"{shown}, {need} cores are needed for {ranks(server)} ranks",
                 name_of(server),
                 change=None if quota is not None else _widen(facts, server, len(known(main.cpus_allowed))),
-                evidence=evidence("CPUs", shown),
+                evidence=seen("CPUs", shown),
             )
         elif physical < need:
             words = f"{shown} are {physical:g} cores, {need} are needed"
-            yield fails(words, name_of(server), priority=P1, evidence=evidence("CPUs", words))
+            yield fails(words, name_of(server), priority=P1, evidence=seen("CPUs", words))
         else:
             yield passes(f"{shown} for {ranks(server)} ranks", name_of(server))
 
@@ -160,7 +161,7 @@ def oom_score(facts: Facts) -> Iterator[Verdict]:
                 f"oom_score_adj is {value}",
                 name_of(server),
                 change=change,
-                evidence=evidence("oom_score_adj", value),
+                evidence=seen("oom_score_adj", value),
             )
         else:
             yield passes(f"oom_score_adj is {value}", name_of(server))
@@ -197,7 +198,7 @@ def sched_policy(facts: Facts) -> Iterator[Verdict]:
                 f"{one.title} ({one.pid}) has nice {one.nice} {policy}".strip(),
                 name_of(server),
                 change_class=SERVICE_RESTART,
-                evidence=evidence("stat", f"{one.nice} {one.policy}"),
+                evidence=seen("stat", f"{one.nice} {one.policy}"),
             )
         else:
             yield passes("ordinary priority", name_of(server))
@@ -245,7 +246,7 @@ def api_bottleneck(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"one thread of {title} takes {share:.0%} of a core",
                 name_of(server),
-                evidence=evidence("stat", f"{share:.0%}"),
+                evidence=seen("stat", f"{share:.0%}"),
             )
         elif share < 0.05:
             yield unknown("the server rests: `uncork bench` samples it under load", name_of(server))
@@ -280,7 +281,7 @@ def idle_gaps(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"a GPU is busy {min(shares)} % of the time while the server works",
                 name_of(server),
-                evidence=evidence("utilization", shares),
+                evidence=seen("utilization", shares),
             )
         else:
             yield passes(f"GPUs are busy {min(shares)} % of the time", name_of(server))

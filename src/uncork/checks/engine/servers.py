@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from uncork.checks import INFO, NONE, Verdict, check, not_applicable, passes, unknown
-from uncork.checks.gpus import each, known, ranks
+from uncork.checks.gpus import each, ranks
+from uncork.checks.hosts import known
 from uncork.model.facts import Facts
 from uncork.model.facts.engine import Server
 from uncork.model.unknown import is_unknown

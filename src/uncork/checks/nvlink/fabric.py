@@ -19,18 +19,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import registry
-from uncork.checks.gpus import (
-    each,
-    evidence,
-    expected_nvlinks,
-    gpus,
-    known,
-    lines,
-    named,
-    no_amd,
-    no_nvidia,
-    subject_of,
-)
+from uncork.checks.gpus import each, expected_nvlinks, gpus, lines, named, no_amd, no_nvidia, subject_of
+from uncork.checks.hosts import known, seen
 from uncork.checks.nvlink.links import links_up, no_nvlink
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
@@ -76,7 +66,7 @@ def fabric_state(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"registration with the fabric: {words}",
                 subject,
-                evidence=evidence("fabric", f"state {state}"),
+                evidence=seen("fabric", f"state {state}"),
             )
 
     yield from each(gpus(facts, "nvidia"), subject_of, judge)
@@ -114,7 +104,7 @@ def fabric_health(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"the fabric reports {', '.join(wrong)}",
                 subject_of(gpu),
-                evidence=evidence("health mask", f"{mask:#x}"),
+                evidence=seen("health mask", f"{mask:#x}"),
             )
         else:
             yield passes("the fabric is healthy", subject_of(gpu))
@@ -138,16 +128,14 @@ def low_power(facts: Facts) -> Iterator[Verdict]:
     if reason := no_nvlink(facts):
         yield not_applicable(reason)
     elif "RmNvlinkBandwidth" in registry(facts)[0]:
-        yield fails(
-            "a registry key limits NVLink's bandwidth", evidence=evidence("registry", registry(facts)[0])
-        )
+        yield fails("a registry key limits NVLink's bandwidth", evidence=seen("registry", registry(facts)[0]))
     elif not is_unknown(facts.nvlink.gpus) and not any(links_up(one) for one in facts.nvlink.gpus):
         yield not_applicable("no NVLink is up")
     elif known(facts.driver.nvlink_bw_mode) == 0:
         yield passes("NVLink has its full bandwidth mode")
     else:
         mode = facts.driver.nvlink_bw_mode
-        yield fails(f"NVLink bandwidth mode {mode}", evidence=evidence("NVML", mode))
+        yield fails(f"NVLink bandwidth mode {mode}", evidence=seen("NVML", mode))
 
 
 @check("nvlink.disabled-by-param", P0, SERVICE_RESTART)
@@ -170,7 +158,7 @@ def disabled(facts: Facts) -> Iterator[Verdict]:
     if value not in ("", "0") or "NvLinkDisable" in registry(facts)[0]:
         yield fails(
             "a module option switches NVLink off",
-            evidence=evidence("NvLinkDisable", value or registry(facts)[0]),
+            evidence=seen("NvLinkDisable", value or registry(facts)[0]),
         )
     elif is_unknown(params):
         yield unknown(params.reason)
@@ -196,11 +184,9 @@ def c2c(facts: Facts) -> Iterator[Verdict]:
             return
         errors = 0 if is_unknown(gpu.c2c_errors) else gpu.c2c_errors
         if known(gpu.c2c_status) != 1:
-            yield fails("a C2C link is down", subject, evidence=evidence("C2C status", gpu.c2c_status))
+            yield fails("a C2C link is down", subject, evidence=seen("C2C status", gpu.c2c_status))
         elif errors:
-            yield fails(
-                f"{errors} C2C replays", subject, priority=P1, evidence=evidence("C2C errors", errors)
-            )
+            yield fails(f"{errors} C2C replays", subject, priority=P1, evidence=seen("C2C errors", errors))
         else:
             yield passes("all C2C links are up", subject)
 
@@ -231,7 +217,7 @@ def xgmi(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"xGMI error {one.error}, {ras} uncorrected",
                 one.bdf,
-                evidence=evidence("xgmi_error", one.error),
+                evidence=seen("xgmi_error", one.error),
             )
         else:
             yield passes("no xGMI error", one.bdf)

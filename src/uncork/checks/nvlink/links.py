@@ -17,16 +17,15 @@ from uncork.checks import (
 )
 from uncork.checks.gpus import (
     each,
-    evidence,
     expected_nvlinks,
     generation,
     gpus,
-    known,
     named,
     no_nvidia,
     tensor_parallel,
     visible,
 )
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.nvlink import Links
 from uncork.model.unknown import UnknownValue, is_unknown
@@ -61,7 +60,7 @@ def link_state(facts: Facts) -> Iterator[Verdict]:
     if slow:
         yield fails(
             f"a question about the links took {max(slow):g} s: links that are half connected are tried again and again",
-            evidence=evidence("timed query", f"{max(slow):g} s"),
+            evidence=seen("timed query", f"{max(slow):g} s"),
         )
         return
     links = facts.nvlink.gpus
@@ -82,7 +81,7 @@ def _without_links(facts: Facts, reason: str) -> Iterator[Verdict]:
     )
     fabric = [name for name in named(facts) if expected_nvlinks(name) is not None]
     if fabric and len(cells) > 1 and not any(cell.startswith("NV") for cell in cells):
-        shown = evidence("topo -m", ", ".join(sorted(set(cells))))
+        shown = seen("topo -m", ", ".join(sorted(set(cells))))
         yield fails(
             f"{fabric[0]} has {expected_nvlinks(fabric[0])} NVLinks, and no pair uses one", evidence=shown
         )
@@ -123,7 +122,7 @@ def _state(one: Links, most: int) -> Iterator[Verdict]:
         raise UnknownValue("only counters of the links were given: attach `nvidia-smi nvlink -s`")
     down = [link.number for link in one.links if not is_unknown(link.active) and not link.active]
     expected = expected_nvlinks(one.name)
-    shown = evidence("nvlink -s", f"up {up}, down {down}")
+    shown = seen("nvlink -s", f"up {up}, down {down}")
     if expected is not None and len(up) < expected:
         yield fails(f"{len(up)} of {expected} links are up", one.subject, evidence=shown)
     elif expected is None and len(up) < most:
@@ -171,7 +170,7 @@ def link_speed(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"links run at {min(speeds):g} to {max(speeds):g} GB/s",
                 one.subject,
-                evidence=evidence("nvlink -s", sorted(speeds)),
+                evidence=seen("nvlink -s", sorted(speeds)),
             )
         else:
             yield passes(f"links run at {max(speeds):g} GB/s", one.subject)
@@ -212,7 +211,7 @@ def error_counters(facts: Facts) -> Iterator[Verdict]:
         wrong = {name: count for name, count in counts.items() if count > (0 if "recovery" in name else 100)}
         if wrong:
             name, count = max(wrong.items(), key=lambda item: item[1])
-            yield fails(f"{count} errors: {name}", one.subject, evidence=evidence("nvlink -e", wrong))
+            yield fails(f"{count} errors: {name}", one.subject, evidence=seen("nvlink -e", wrong))
         else:
             yield passes("no link errors to speak of", one.subject)
 
@@ -259,7 +258,7 @@ def bridges(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 f"ranks on GPUs {apart[0][0]} and {apart[0][1]} share no bridge",
                 subject,
-                evidence=evidence("topo -m", linked),
+                evidence=seen("topo -m", linked),
             )
         else:
             yield passes("bridged GPUs are neighbours", subject)

@@ -4,16 +4,8 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, NONE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
-from uncork.checks.gpus import (
-    evidence,
-    generation,
-    is_geforce,
-    known,
-    lines,
-    named,
-    widest,
-    wrong_data,
-)
+from uncork.checks.gpus import generation, is_geforce, lines, named, widest, wrong_data
+from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S
 from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
@@ -75,7 +67,7 @@ def status(facts: Facts) -> Iterator[Verdict]:
     cards = named(facts)
     by_design = bool(cards) and all(_closed(name) for name in cards)
     for word, pairs in wrong.items():
-        shown = evidence("topo -p2p", f"{word}: {pairs[:6]}")
+        shown = seen("topo -p2p", f"{word}: {pairs[:6]}")
         across = all(_sockets_apart(facts, *pair) for pair in pairs)
         if word in ("gpu", "not-supported", "chipset") and by_design:
             yield fails(
@@ -118,7 +110,7 @@ def _from_test(facts: Facts, reason: str) -> Iterator[Verdict]:
     if cards and all(_closed(name) for name in cards):
         yield fails(f"no peer access on {cards[0]}, by design: no setting brings it", priority=P2)
     elif test.access:
-        yield fails("no pair has peer access", evidence=evidence("peer test", "CANNOT Access Peer Device"))
+        yield fails("no pair has peer access", evidence=seen("peer test", "CANNOT Access Peer Device"))
     elif test.bandwidth and any("P2P=Disabled" in title for title, _ in test.bandwidth):
         yield unknown(
             "bandwidth alone does not tell whether peers are reached; attach `nvidia-smi topo -p2p r` and the models"
@@ -180,10 +172,10 @@ def bandwidth(facts: Facts) -> Iterator[Verdict]:
             )
             return
         if slow := _slow_gpu(test.bandwidth):
-            yield fails(slow, evidence=evidence("p2pBandwidthLatencyTest", slow))
+            yield fails(slow, evidence=seen("p2pBandwidthLatencyTest", slow))
             return
         if slow := _staged(test.bandwidth, test.access):
-            yield fails(slow, evidence=evidence("p2pBandwidthLatencyTest", slow))
+            yield fails(slow, evidence=seen("p2pBandwidthLatencyTest", slow))
             return
     if reason := single(facts):
         yield not_applicable(reason)
@@ -290,7 +282,7 @@ def reads(facts: Facts) -> Iterator[Verdict]:
         if cell == "ok" and a < len(read) and b < len(read[a]) and read[a][b] not in ("ok", None)
     ]
     if wrong:
-        yield fails(f"{len(wrong)} pairs may write and not read", evidence=evidence("topo -p2p", wrong[:6]))
+        yield fails(f"{len(wrong)} pairs may write and not read", evidence=seen("topo -p2p", wrong[:6]))
     else:
         yield passes("reads and writes are granted alike")
 
@@ -321,7 +313,7 @@ def amd_links(facts: Facts) -> Iterator[Verdict]:
     elif len(joined) < len(nodes) * (len(nodes) - 1):
         yield fails(
             f"xGMI joins {len(joined)} of {len(nodes) * (len(nodes) - 1)} ordered pairs",
-            evidence=evidence("io_links", sorted(joined)[:8]),
+            evidence=seen("io_links", sorted(joined)[:8]),
         )
     else:
         yield passes("xGMI joins every pair")

@@ -14,17 +14,8 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import (
-    evidence,
-    iommu_translates,
-    known,
-    lines,
-    named,
-    no_amd,
-    tensor_parallel,
-    wrong_data,
-)
-from uncork.checks.hosts import virtual
+from uncork.checks.gpus import iommu_translates, lines, named, no_amd, tensor_parallel, wrong_data
+from uncork.checks.hosts import known, seen, virtual
 from uncork.checks.nvlink.links import no_nvlink
 from uncork.checks.p2p.access import refused, single
 from uncork.model.facts import Facts
@@ -103,7 +94,7 @@ def leftovers(facts: Facts) -> Iterator[Verdict]:
         closed = sorted(n for n in _DISABLING if environ.get(n, "0").strip() not in ("", "0"))
         forced = sorted(n for n in _FORCING - _OWN.get(kind, set()) if n in environ)
         missing = environ.get("NCCL_TOPO_FILE", "")
-        shown = evidence("environment", ", ".join(f"{n}={environ[n]}" for n in (*closed, *forced)))
+        shown = seen("environment", ", ".join(f"{n}={environ[n]}" for n in (*closed, *forced)))
         if closed:
             yield fails(f"{', '.join(closed)} is set", subject, evidence=shown)
         elif forced:
@@ -134,7 +125,7 @@ def level(facts: Facts) -> Iterator[Verdict]:
     for subject, _, environ in places:
         value = environ.get("NCCL_P2P_LEVEL")
         if value:
-            yield fails(f"NCCL_P2P_LEVEL={value}", subject, evidence=evidence("environment", value))
+            yield fails(f"NCCL_P2P_LEVEL={value}", subject, evidence=seen("environment", value))
         else:
             yield passes("NCCL_P2P_LEVEL is not set", subject)
 
@@ -164,7 +155,7 @@ def cumem_host(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 "set_mempolicy is refused: host allocations fall back to /dev/shm",
                 subject,
-                evidence=evidence("set_mempolicy", refused),
+                evidence=seen("set_mempolicy", refused),
             )
         else:
             yield passes("nothing refuses host allocations", subject)
@@ -196,7 +187,7 @@ def topo_file(facts: Facts) -> Iterator[Verdict]:
     if named_files:
         yield passes(f"NCCL_TOPO_FILE={named_files[0][1]}", named_files[0][0])
     elif not is_unknown(shipped) and "/var/run/nvidia-topologyd/" not in shipped:
-        yield fails(f"{shipped} is here, and no server names it", evidence=evidence("file", shipped))
+        yield fails(f"{shipped} is here, and no server names it", evidence=seen("file", shipped))
     else:
         yield passes(
             "no topology file is needed here"
@@ -229,7 +220,7 @@ def custom_allreduce(facts: Facts) -> Iterator[Verdict]:
                 "switched off by a flag",
                 subject,
                 priority=P2,
-                evidence=evidence("command line", "--disable-custom-all-reduce"),
+                evidence=seen("command line", "--disable-custom-all-reduce"),
             )
         elif doubt and _would_use(facts, server):
             yield fails(f"in use, and {doubt[0]}", subject, priority=P0, evidence=lines("doubt", doubt))
@@ -304,7 +295,7 @@ def cache(facts: Facts) -> Iterator[Verdict]:
     booted = known(facts.p2p.boot_time)
     for path, when in facts.p2p.caches:
         if known(when) < booted:
-            yield fails("older than this boot", path, evidence=evidence(path, when))
+            yield fails("older than this boot", path, evidence=seen(path, when))
         else:
             yield passes("of this boot", path)
 
@@ -327,6 +318,6 @@ def rccl(facts: Facts) -> Iterator[Verdict]:
     for subject, _, environ in environments(facts):
         odd = [n for n in ("HSA_ENABLE_SDMA", "HSA_FORCE_FINE_GRAIN_PCIE") if environ.get(n) == "0"]
         if odd:
-            yield fails(f"{odd[0]}=0", subject, evidence=evidence("environment", odd))
+            yield fails(f"{odd[0]}=0", subject, evidence=seen("environment", odd))
         else:
             yield passes("no ROCm variable stands in the way", subject)

@@ -16,17 +16,8 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import (
-    evidence,
-    expected_nvlinks,
-    generation,
-    known,
-    lines,
-    named,
-    no_nvidia,
-    version,
-)
-from uncork.checks.hosts import no_rdma, spread
+from uncork.checks.gpus import expected_nvlinks, generation, lines, named, no_nvidia, version
+from uncork.checks.hosts import known, no_rdma, seen, spread
 from uncork.checks.nvlink.fabric import nvls_failures
 from uncork.checks.p2p.access import refused, single
 from uncork.checks.p2p.nccl import environments
@@ -61,9 +52,7 @@ def transport(facts: Facts) -> Iterator[Verdict]:
     if not log.transports:
         yield unknown("the NCCL log names no channel: it needs NCCL_DEBUG=INFO")
         return
-    shown = evidence(
-        "NCCL log", ", ".join(f"{name} {count}" for name, count in sorted(log.transports.items()))
-    )
+    shown = seen("NCCL log", ", ".join(f"{name} {count}" for name, count in sorted(log.transports.items())))
     network = [name for name in log.transports if name.startswith("NET")]
     if network and not log.several_hosts and (log.ranks or 0) <= 8:
         yield fails(f"GPUs of one host talk over {network[0]}", evidence=shown)
@@ -98,7 +87,7 @@ def channels(facts: Facts) -> Iterator[Verdict]:
     elif log.p2p_channels is None:
         yield unknown("the NCCL log does not count channels")
     elif log.p2p_channels < 4:
-        yield fails(f"{log.p2p_channels} peer channels", evidence=evidence("NCCL log", log.p2p_channels))
+        yield fails(f"{log.p2p_channels} peer channels", evidence=seen("NCCL log", log.p2p_channels))
     else:
         yield passes(f"{log.p2p_channels} peer channels")
 
@@ -137,7 +126,7 @@ def nccl_version(facts: Facts) -> Iterator[Verdict]:
         least = _LOWEST.get(generation(name))
         if least and version(text)[:2] < least and not asked:
             words = f"NCCL {text} is older than {name} needs ({least[0]}.{least[1]})"
-            yield fails(words, evidence=evidence("NCCL", text))
+            yield fails(words, evidence=seen("NCCL", text))
             return
     yield passes(f"NCCL {text}")
 
@@ -208,7 +197,7 @@ def interface(facts: Facts) -> Iterator[Verdict]:
         words = (
             f"NCCL finds no interface for {asked[0][1]}={asked[0][2]}" if asked else "NCCL finds no interface"
         )
-        yield fails(words, evidence=evidence("NCCL log", "no socket interface found"))
+        yield fails(words, evidence=seen("NCCL log", "no socket interface found"))
         return
     for subject, name, value in asked:
         yield from _chosen(facts, subject, name, value)
@@ -219,9 +208,7 @@ def interface(facts: Facts) -> Iterator[Verdict]:
             f"{n}:{a}" for n, a in log.interfaces if n == "lo" or a.startswith(("127.", "fe80", "169.254."))
         ]
         if wrong:
-            yield fails(
-                f"NCCL chose {', '.join(wrong)} between machines", evidence=evidence("NCCL log", wrong)
-            )
+            yield fails(f"NCCL chose {', '.join(wrong)} between machines", evidence=seen("NCCL log", wrong))
         else:
             yield passes("NCCL chose " + ", ".join(n for n, _ in log.interfaces))
         return
@@ -242,7 +229,7 @@ def _chosen(facts: Facts, subject: str, name: str, value: str) -> Iterator[Verdi
     picked = [i for i in interfaces if any(i == word if exact else i.startswith(word) for word in words)]
     if sign == "^":
         picked = [i for i in interfaces if i not in picked]
-    shown = evidence("environment", f"{name}={value}; interfaces {', '.join(interfaces)}")
+    shown = seen("environment", f"{name}={value}; interfaces {', '.join(interfaces)}")
     if not picked:
         yield fails(f"{name}={value} matches no interface", subject, evidence=shown)
     elif all(_WRONG_INTERFACE.match(i) for i in picked) and (
@@ -271,7 +258,7 @@ def value_check(facts: Facts) -> Iterator[Verdict]:
     elif facts.p2p.out_of_bounds > 0:
         yield fails(
             f"{facts.p2p.out_of_bounds} wrong values in an all-reduce",
-            evidence=evidence("nccl-tests", "Out of bounds values"),
+            evidence=seen("nccl-tests", "Out of bounds values"),
         )
     else:
         yield unknown(
@@ -302,7 +289,7 @@ def gdr(facts: Facts) -> Iterator[Verdict]:
             yield unknown(log.reason)
     elif log.gdr is False and log.network != "Socket":
         yield fails(
-            "NCCL says that GPUDirect RDMA is off", evidence=evidence("NCCL log", "GPU Direct RDMA Disabled")
+            "NCCL says that GPUDirect RDMA is off", evidence=seen("NCCL log", "GPU Direct RDMA Disabled")
         )
     elif log.gdr:
         yield passes("GPUDirect RDMA is on")

@@ -5,18 +5,8 @@ from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
 from uncork.checks.driver.options import registry
-from uncork.checks.gpus import (
-    evidence,
-    gpus,
-    is_data_centre,
-    is_geforce,
-    known,
-    lines,
-    named,
-    subject_of,
-    wrong_data,
-)
-from uncork.checks.hosts import sizes
+from uncork.checks.gpus import gpus, is_data_centre, is_geforce, lines, named, subject_of, wrong_data
+from uncork.checks.hosts import known, seen, sizes
 from uncork.checks.nvlink.links import links_up
 from uncork.checks.pcie.links import guest
 from uncork.checks.pcie.routes import gpu_devices
@@ -60,7 +50,7 @@ def unassigned(facts: Facts) -> Iterator[Verdict]:
         loose = [bar.number for bar in device.bars if not bar.assigned]
         if loose:
             yield fails(
-                f"window {loose[0]} has no place", device.bdf, evidence=evidence("resource", f"BAR {loose}")
+                f"window {loose[0]} has no place", device.bdf, evidence=seen("resource", f"BAR {loose}")
             )
         else:
             yield passes("all windows have their place", device.bdf)
@@ -124,7 +114,7 @@ def bar1(facts: Facts) -> Iterator[Verdict]:
     for subject, model, size, memory in windows:
         if size < biggest[model]:
             shown = f"{sizes(size)}, another of the same model has {sizes(biggest[model])}"
-            yield fails(f"BAR1 is {shown}", subject, evidence=evidence("BAR1", shown))
+            yield fails(f"BAR1 is {shown}", subject, evidence=seen("BAR1", shown))
         elif (memory and size < 0.95 * memory) or size <= GIB // 4:
             priority = P0 if wanted or not model else _weight(facts, model)
             whole = f" of {sizes(memory)}" if memory else ""
@@ -132,7 +122,7 @@ def bar1(facts: Facts) -> Iterator[Verdict]:
                 f"BAR1 maps {sizes(size)}{whole}",
                 subject,
                 priority=priority,
-                evidence=evidence("BAR1", sizes(size)),
+                evidence=seen("BAR1", sizes(size)),
             )
         elif memory or size >= 8 * GIB:
             yield passes(f"BAR1 maps {sizes(size)}", subject)

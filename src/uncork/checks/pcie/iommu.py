@@ -15,14 +15,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import peers_matter
-from uncork.checks.gpus import (
-    each,
-    evidence,
-    iommu_translates,
-    known,
-    lines,
-    wrong_data,
-)
+from uncork.checks.gpus import each, iommu_translates, lines, wrong_data
+from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import guest
 from uncork.checks.pcie.routes import gpu_devices
 from uncork.explorers.gpu_log import addresses
@@ -52,7 +46,7 @@ def iommu(facts: Facts) -> Iterator[Verdict]:
         return
     words = _words(facts)
     if words & {"iommu=pt", "iommu.passthrough=1", "iommu=off", "amd_iommu=off", "intel_iommu=off"}:
-        yield passes(" ".join(sorted(words)), evidence=evidence("/proc/cmdline", " ".join(sorted(words))))
+        yield passes(" ".join(sorted(words)), evidence=seen("/proc/cmdline", " ".join(sorted(words))))
         return
     faults, ours = _faults(facts)
     if ours:
@@ -90,7 +84,7 @@ def _by_groups(facts: Facts) -> Iterator[Verdict]:
     def judge(device: PciDevice) -> Iterator[Verdict]:
         kind = known(device.iommu_type)
         if kind.startswith("DMA"):
-            shown = evidence("iommu_group/type", kind)
+            shown = seen("iommu_group/type", kind)
             yield fails(f"DMA is translated ({kind})", device.bdf, priority=_weight(facts), evidence=shown)
         else:
             yield passes("no translation" if kind else "no IOMMU", device.bdf)
@@ -110,12 +104,12 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             "the kernel translates DMA by default",
             priority=_weight(facts),
-            evidence=evidence("dmesg", "Default domain type: Translated"),
+            evidence=seen("dmesg", "Default domain type: Translated"),
         )
         return
     if not is_unknown(facts.pcie.iommu_default):
         words = "the kernel passes DMA through" if facts.pcie.iommu_default == "identity" else "no IOMMU"
-        yield passes(words, evidence=evidence("dmesg", f"default domain: {facts.pcie.iommu_default}"))
+        yield passes(words, evidence=seen("dmesg", f"default domain: {facts.pcie.iommu_default}"))
         return
     asked = [
         word
@@ -124,13 +118,13 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
     ]
     if asked:
         words = f"{asked[0]} without iommu=pt: the kernel translates DMA"
-        yield fails(words, priority=_weight(facts), evidence=evidence("/proc/cmdline", " ".join(asked)))
+        yield fails(words, priority=_weight(facts), evidence=seen("/proc/cmdline", " ".join(asked)))
         return
     listed = facts.pcie.iommus
     if not is_unknown(listed) and listed:
         yield fails(
             "IOMMUs are active and the command line does not ask for passthrough",
-            evidence=evidence("/sys/class/iommu", ", ".join(listed)),
+            evidence=seen("/sys/class/iommu", ", ".join(listed)),
         )
         return
     value, line = facts.driver.stated.get("iommu", ("", ""))
@@ -138,14 +132,14 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
     if value in ("translated", "enabled"):
         yield fails(
             "the report says that the IOMMU is on and not in passthrough",
-            evidence=evidence("as reported", line),
+            evidence=seen("as reported", line),
         )
     elif value in ("off", "passthrough"):
-        yield passes(f"the report says: {value}", evidence=evidence("as reported", line))
+        yield passes(f"the report says: {value}", evidence=seen("as reported", line))
     elif nothing and (wrong or facts.p2p.hung):
         yield fails(
             "peer data goes wrong without passthrough on the command line",
-            evidence=(*evidence("as reported", bare), *lines("copy test", wrong)),
+            evidence=(*seen("as reported", bare), *lines("copy test", wrong)),
         )
     elif wrong or facts.p2p.hung:
         yield unknown(
@@ -198,7 +192,7 @@ def ats(facts: Facts) -> Iterator[Verdict]:
                 "ATS is on without translation",
                 device.bdf,
                 priority=P2,
-                evidence=evidence("ATSCtl", "Enable+"),
+                evidence=seen("ATSCtl", "Enable+"),
             )
         else:
             yield passes("ATS is " + ("on" if on else "off"), device.bdf)

@@ -18,15 +18,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import peers_matter
-from uncork.checks.gpus import (
-    each,
-    evidence,
-    gpus,
-    iommu_translates,
-    known,
-    lines,
-    no_amd,
-)
+from uncork.checks.gpus import each, gpus, iommu_translates, lines, no_amd
+from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S, guest
 from uncork.explorers.pci_config import ACS_REDIRECT
 from uncork.explorers.pci_ids import is_chipset_bridge
@@ -96,13 +89,13 @@ def acs(facts: Facts) -> Iterator[Verdict]:
     test = facts.p2p.test
     if not is_unknown(test) and test.acs_refused:
         yield fails(
-            "peer access is refused while ACS redirects", evidence=evidence("peer test", test.acs_refused)
+            "peer access is refused while ACS redirects", evidence=seen("peer test", test.acs_refused)
         )
         return
     devices = known(facts.pcie.devices)
     fragments = [d for d in devices if d.kind == "fragment" and not is_unknown(d.config) and _redirects(d)]
     for device in fragments:
-        yield fails("ACS redirects peer traffic at a port", evidence=evidence("ACSCtl", _word(device)))
+        yield fails("ACS redirects peer traffic at a port", evidence=seen("ACSCtl", _word(device)))
     if fragments:
         return
     if guest(facts):
@@ -132,7 +125,7 @@ def _unplaced(devices: list[PciDevice]) -> Iterator[Verdict]:
     """Ports of which no text says what stands below them."""
     for device in devices:
         if _redirects(device):
-            yield fails("ACS redirects peer traffic", device.bdf, evidence=evidence("ACSCtl", _word(device)))
+            yield fails("ACS redirects peer traffic", device.bdf, evidence=seen("ACSCtl", _word(device)))
         else:
             yield passes("no redirect", device.bdf)
 
@@ -163,7 +156,7 @@ def _port(facts: Facts, device: PciDevice, *, under_switch: bool) -> Iterator[Ve
         yield passes("no redirect", device.bdf)
         return
     users = (*facts.pcie.isolation_users, *_guests(facts))
-    shown = evidence("ACSCtl", _word(device))
+    shown = seen("ACSCtl", _word(device))
     if users:
         yield fails(
             f"ACS redirects peer traffic, and {users[0]}: it must stay",
@@ -225,7 +218,7 @@ def shared_uplink(facts: Facts) -> Iterator[Verdict]:
         below = sum(_gb_s(d) for d in group)
         above = _gb_s(port) if port else _gb_s(group[0])
         words = f"{len(group)} GPUs share one uplink: {below:.0f} GB/s of links on {above:.0f}"
-        shown = evidence("path", ", ".join(d.bdf for d in group))
+        shown = seen("path", ", ".join(d.bdf for d in group))
         # Two GPUs behind a switch is how these servers are built; it is worth knowing, and no fault.
         if below > 2.05 * above:
             yield fails(words, root, evidence=shown)
@@ -266,7 +259,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
     test = facts.p2p.test
     for _, _, line in () if is_unknown(test) else test.pairings:
         if "chipset" in line.lower():
-            yield fails("the report says so, and its bandwidth agrees", evidence=evidence("bandwidth", line))
+            yield fails("the report says so, and its bandwidth agrees", evidence=seen("bandwidth", line))
             return
     if is_unknown(facts.pcie.devices) and not is_unknown(test) and test.pairings:
         yield unknown(
@@ -279,7 +272,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
         for step in known(device.path):
             port = by_bdf.get(step)
             if port is not None and port.name == "chipset":
-                shown = evidence("lspci -tv", f"{step} leads to the chipset's devices too")
+                shown = seen("lspci -tv", f"{step} leads to the chipset's devices too")
                 yield fails("attached through the chipset", device.bdf, evidence=shown)
                 return
             if port is None or is_unknown(port.vendor) or is_unknown(port.device):
@@ -288,7 +281,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
                 yield fails(
                     "attached through the chipset",
                     device.bdf,
-                    evidence=evidence("path", f"{step} {port.name}"),
+                    evidence=seen("path", f"{step} {port.name}"),
                 )
                 return
         yield passes("lanes of the processor", device.bdf)
@@ -319,14 +312,14 @@ def atomics(facts: Facts) -> Iterator[Verdict]:
         for step in known(device.path):
             config = known(by_bdf[step].config)
             if known(config.atomic_egress_blocked):
-                yield fails(f"{step} blocks atomics", device.bdf, evidence=evidence("DevCtl2", "EgressBlck+"))
+                yield fails(f"{step} blocks atomics", device.bdf, evidence=seen("DevCtl2", "EgressBlck+"))
                 return
             if config.port in ("upstream", "downstream") and not known(config.atomic_routing):
-                yield fails(f"{step} routes no atomics", device.bdf, evidence=evidence("DevCap2", "Routing-"))
+                yield fails(f"{step} routes no atomics", device.bdf, evidence=seen("DevCap2", "Routing-"))
                 return
             if config.port == "root" and not known(config.atomic_completer_64):
                 yield fails(
-                    f"{step} completes no 64-bit atomics", device.bdf, evidence=evidence("DevCap2", "64bit-")
+                    f"{step} completes no 64-bit atomics", device.bdf, evidence=seen("DevCap2", "64bit-")
                 )
                 return
         yield passes("atomics are routed", device.bdf)

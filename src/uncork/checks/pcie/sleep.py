@@ -12,7 +12,8 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import each, evidence, known
+from uncork.checks.gpus import each
+from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import endpoints, guest, subject
 from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
@@ -45,7 +46,7 @@ def aspm_policy(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"policy {policy}")
     else:
         change = Change("sysfs", _POLICY, "performance", before=known(policy))
-        yield fails(f"policy {policy}", change=change, evidence=evidence(_POLICY, policy))
+        yield fails(f"policy {policy}", change=change, evidence=seen(_POLICY, policy))
 
 
 @check("pcie.aspm-link", P2, RUNTIME)
@@ -73,7 +74,7 @@ def aspm_link(facts: Facts) -> Iterator[Verdict]:
                     f"the link may sleep ({', '.join(on)})",
                     device.bdf,
                     changes=changes,
-                    evidence=evidence("link/", on),
+                    evidence=seen("link/", on),
                 )
                 return
             if device.aspm_link or is_unknown(device.config) or device.config.aspm is None:
@@ -87,7 +88,7 @@ def aspm_link(facts: Facts) -> Iterator[Verdict]:
                 f"the link may sleep ({state})",
                 device.bdf,
                 change_class=FIRMWARE,
-                evidence=evidence("LnkCtl", f"ASPM {state}"),
+                evidence=seen("LnkCtl", f"ASPM {state}"),
             )
 
     yield from each((d for d in endpoints(facts) if d.kind != "fragment"), subject, judge)
@@ -117,7 +118,7 @@ def runtime_pm(facts: Facts) -> Iterator[Verdict]:
                 for d in free
             ]
             words = f"{(asleep or free)[0].bdf} sleeps" if asleep else "links dropped, and ports may sleep"
-            yield fails(words, device.bdf, changes=changes, evidence=evidence("power/runtime_status", words))
+            yield fails(words, device.bdf, changes=changes, evidence=seen("power/runtime_status", words))
         else:
             yield passes("nothing on its path sleeps", device.bdf)
 

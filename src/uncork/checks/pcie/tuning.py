@@ -16,8 +16,8 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import each, evidence, known
-from uncork.checks.hosts import spread
+from uncork.checks.gpus import each
+from uncork.checks.hosts import known, seen, spread
 from uncork.checks.pcie.links import guest, subject
 from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
@@ -71,7 +71,7 @@ def _read_request(facts: Facts, device: PciDevice, least: int, *, important: boo
         device.bdf,
         priority=P1 if important else P2,
         change=change,
-        evidence=evidence("DevCtl", f"MaxReadReq {now} bytes"),
+        evidence=seen("DevCtl", f"MaxReadReq {now} bytes"),
     )
 
 
@@ -153,7 +153,7 @@ def read_request_nvme(facts: Facts) -> Iterator[Verdict]:
         now = known(known(device.config).read_request_bytes)
         if now < 512:
             yield fails(
-                f"MaxReadReq is {now} bytes", device.bdf, change_class=NONE, evidence=evidence("DevCtl", now)
+                f"MaxReadReq is {now} bytes", device.bdf, change_class=NONE, evidence=seen("DevCtl", now)
             )
         else:
             yield passes(f"{now} bytes", device.bdf)
@@ -179,7 +179,7 @@ def payload(facts: Facts) -> Iterator[Verdict]:
         ports = {d.bdf: d for d in facts.pcie.devices if d.bdf in known(device.path)}
         sizes = {bdf: known(known(d.config).payload_bytes) for bdf, d in ports.items()}
         able = [known(known(d.config).payload_supported_bytes) for d in (*ports.values(), device)]
-        shown = evidence(
+        shown = seen(
             "DevCtl", ", ".join(f"{bdf} {size}" for bdf, size in sizes.items()) + f", {device.bdf} {own}"
         )
         perf = not is_unknown(facts.pcie.cmdline) and "pcie_bus_perf" in facts.pcie.cmdline
@@ -217,7 +217,7 @@ def extended_tags(facts: Facts) -> Iterator[Verdict]:
         if known(config.extended_tag):
             yield passes("extended tags are on", device.bdf)
         elif known(config.extended_tag_supported):
-            yield fails("extended tags are off", device.bdf, evidence=evidence("DevCtl", "ExtTag-"))
+            yield fails("extended tags are off", device.bdf, evidence=seen("DevCtl", "ExtTag-"))
         else:
             yield passes("the device has no extended tags", device.bdf)
 
@@ -241,7 +241,7 @@ def ten_bit_tags(facts: Facts) -> Iterator[Verdict]:
         if known(config.ten_bit_tag) or not known(config.ten_bit_tag_requester_supported):
             yield passes("10-bit tags as the device has them", device.bdf)
         else:
-            yield fails("10-bit tags are off", device.bdf, evidence=evidence("DevCtl2", "10BitTagReq-"))
+            yield fails("10-bit tags are off", device.bdf, evidence=seen("DevCtl2", "10BitTagReq-"))
 
     yield from each(
         (d for d in gpu_devices(facts) if not is_unknown(d.vendor) and d.vendor == 0x1002), subject, judge
@@ -281,7 +281,7 @@ def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
         else:
             change = Change("pci_relaxed_ordering", device.bdf, "1", before="0")
             yield fails(
-                "relaxed ordering is off", device.bdf, change=change, evidence=evidence("DevCtl", "RlxdOrd-")
+                "relaxed ordering is off", device.bdf, change=change, evidence=seen("DevCtl", "RlxdOrd-")
             )
 
     fast = set() if is_unknown(facts.network) or is_unknown(facts.network.interfaces) else _fast_nics(facts)

@@ -16,8 +16,8 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import evidence, known, version
-from uncork.checks.hosts import virtual
+from uncork.checks.gpus import version
+from uncork.checks.hosts import known, seen, virtual
 from uncork.model.facts import Facts
 from uncork.model.facts.power import Policy
 from uncork.model.findings import Change
@@ -70,7 +70,7 @@ def governor(facts: Facts) -> Iterator[Verdict]:
         return known(policy.governor) != "performance" and not (by_itself and policy.governor == "powersave")
 
     wrong, one = _odd(policies, slow)
-    shown = evidence(f"{one.path}/scaling_governor", one.governor)
+    shown = seen(f"{one.path}/scaling_governor", one.governor)
     if not wrong:
         yield passes(f"governor {one.governor} ({one.driver})", evidence=shown)
         return
@@ -110,7 +110,7 @@ def scaling_driver(facts: Facts) -> Iterator[Verdict]:
     else:
         yield fails(
             "acpi-cpufreq drives a processor with CPPC",
-            evidence=evidence(f"{one.path}/scaling_driver", one.driver),
+            evidence=seen(f"{one.path}/scaling_driver", one.driver),
         )
 
 
@@ -136,7 +136,7 @@ def energy_preference(facts: Facts) -> Iterator[Verdict]:
         policies,
         lambda p: known(p.epp) not in ("performance", "balance_performance") and p.governor != "performance",
     )
-    shown = evidence(f"{one.path}/energy_performance_preference", one.epp)
+    shown = seen(f"{one.path}/energy_performance_preference", one.epp)
     if not wrong:
         yield passes(f"energy preference {one.epp}", evidence=shown)
         return
@@ -172,7 +172,7 @@ def energy_bias(facts: Facts) -> Iterator[Verdict]:
         for cpu in range(known(facts.power.cpus))
     ]
     yield fails(
-        f"energy bias {value} of 15", changes=changes, evidence=evidence("cpu0/power/energy_perf_bias", value)
+        f"energy bias {value} of 15", changes=changes, evidence=seen("cpu0/power/energy_perf_bias", value)
     )
 
 
@@ -197,7 +197,7 @@ def boost(facts: Facts) -> Iterator[Verdict]:
         return
     want, before = ("0", "1") if path.endswith("no_turbo") else ("1", "0")
     yield fails(
-        "boost is off", change=Change("sysfs", path, want, before=before), evidence=evidence(path, before)
+        "boost is off", change=Change("sysfs", path, want, before=before), evidence=seen(path, before)
     )
 
 
@@ -232,14 +232,14 @@ def limits(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             f"{words} on {len(wrong)} policies",
             changes=changes,
-            evidence=evidence(f"{one.path}/scaling_max_freq", one.max_khz),
+            evidence=seen(f"{one.path}/scaling_max_freq", one.max_khz),
         )
     elif not is_unknown(percent) and percent < 100:
         path = "/sys/devices/system/cpu/intel_pstate/max_perf_pct"
         yield fails(
             f"max_perf_pct is {percent}",
             change=Change("sysfs", path, "100", before=str(percent)),
-            evidence=evidence(path, percent),
+            evidence=seen(path, percent),
         )
     else:
         bounded = [
@@ -249,9 +249,7 @@ def limits(facts: Facts) -> Iterator[Verdict]:
         ]
         if bounded:
             words = f"firmware ends clocks at {known(bounded[0].bios_limit_khz) // 1000} MHz"
-            yield fails(
-                words, change_class=FIRMWARE, evidence=evidence("bios_limit", bounded[0].bios_limit_khz)
-            )
+            yield fails(words, change_class=FIRMWARE, evidence=seen("bios_limit", bounded[0].bios_limit_khz))
         else:
             yield passes(f"clocks reach {known(one.hardware_max_khz) // 1000} MHz")
 
@@ -288,6 +286,6 @@ def actual(facts: Facts) -> Iterator[Verdict]:
     floor = known(base) if not is_unknown(base) else known(policies[0].hardware_max_khz) * 0.6
     words = f"the fastest core runs at {fastest // 1000} MHz"
     if fastest < floor:
-        yield fails(f"{words} while a server is busy", evidence=evidence("scaling_cur_freq", fastest))
+        yield fails(f"{words} while a server is busy", evidence=seen("scaling_cur_freq", fastest))
     else:
         yield passes(words)

@@ -17,7 +17,8 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.modes import nvml_change
-from uncork.checks.gpus import busy, each, evidence, gpus, known, subject_of
+from uncork.checks.gpus import busy, each, gpus, subject_of
+from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.findings import Change
@@ -56,12 +57,10 @@ def power_limit(facts: Facts) -> Iterator[Verdict]:
             elif gpu.power_cap_path:
                 change = Change("sysfs", gpu.power_cap_path, str(default * 1000), before=str(limit * 1000))
             words = f"{limit // 1000} W of {default // 1000} W"
-            yield fails(
-                f"limited to {words}", subject, change=change, evidence=evidence("power limit", words)
-            )
+            yield fails(f"limited to {words}", subject, change=change, evidence=seen("power limit", words))
         elif not is_unknown(gpu.power_enforced_mw) and gpu.power_enforced_mw < 0.99 * limit:
             words = f"{gpu.power_enforced_mw // 1000} W are enforced, {limit // 1000} W asked for"
-            yield fails(words, subject, change_class=FIRMWARE, evidence=evidence("enforced limit", words))
+            yield fails(words, subject, change_class=FIRMWARE, evidence=seen("enforced limit", words))
         else:
             yield passes(f"{limit // 1000} W, as shipped", subject)
 
@@ -83,7 +82,7 @@ def throttle_reasons(facts: Facts) -> Iterator[Verdict]:
     def judge(gpu: Gpu) -> Iterator[Verdict]:
         mask, subject = known(gpu.event_reasons), subject_of(gpu)
         found = [word for bit, word in _WORDS.items() if mask & bit]
-        shown = evidence("clocks event reasons", f"{mask:#x}")
+        shown = seen("clocks event reasons", f"{mask:#x}")
         # Hardware holds these three whatever the load; the driver's own thermal bit needs one.
         if mask & (POWER_BRAKE | HW_THERMAL | HW_SLOWDOWN) or (found and busy(gpu)):
             hard = mask & (POWER_BRAKE | HW_THERMAL | HW_SLOWDOWN)
@@ -97,7 +96,7 @@ def throttle_reasons(facts: Facts) -> Iterator[Verdict]:
                 f"{ns / 1e9:.0f} s slowed by {what} since the driver was loaded",
                 subject,
                 priority=P1,
-                evidence=evidence("violation time", ns),
+                evidence=seen("violation time", ns),
             )
         elif busy(gpu):
             yield passes("no slowdown under load", subject)
@@ -134,7 +133,7 @@ def temperature(facts: Facts) -> Iterator[Verdict]:
             yield unknown(f"{now} C; no limit is told to compare it with", subject)
         elif min(margins) < MARGIN_C:
             yield fails(
-                f"{now} C, {min(margins)} C below the limit", subject, evidence=evidence("temperature", now)
+                f"{now} C, {min(margins)} C below the limit", subject, evidence=seen("temperature", now)
             )
         else:
             yield passes(f"{now} C, {min(margins)} C below the limit", subject)
@@ -159,7 +158,7 @@ def clock_lock(facts: Facts) -> Iterator[Verdict]:
     def judge(gpu: Gpu) -> Iterator[Verdict]:
         subject = subject_of(gpu)
         if stated:
-            yield fails("the clock is locked", subject, evidence=evidence("as reported", stated[0]))
+            yield fails("the clock is locked", subject, evidence=seen("as reported", stated[0]))
             return
         own, default = gpu.app_sm_clock_mhz, gpu.default_app_sm_clock_mhz
         if not is_unknown(own) and not is_unknown(default):
@@ -168,7 +167,7 @@ def clock_lock(facts: Facts) -> Iterator[Verdict]:
                     f"application clock {own} of {default} MHz",
                     subject,
                     change=_reset(gpu),
-                    evidence=evidence("applications clocks", own),
+                    evidence=seen("applications clocks", own),
                 )
                 return
             yield passes("application clocks as shipped", subject)
@@ -179,7 +178,7 @@ def clock_lock(facts: Facts) -> Iterator[Verdict]:
             yield fails(
                 "an application clock holds it",
                 subject,
-                evidence=evidence("clocks event reasons", f"{known(gpu.event_reasons):#x}"),
+                evidence=seen("clocks event reasons", f"{known(gpu.event_reasons):#x}"),
             )
         else:
             yield passes("no clock setting holds it", subject)
@@ -224,9 +223,9 @@ def clock_under_load(facts: Facts) -> Iterator[Verdict]:
         # GeForce and workstation cards compute in P2, a step below their highest memory clock; the highest SM
         # clock of the VBIOS is above what any card holds.
         if memory < 0.9 * memory_most:
-            yield fails(words, subject, evidence=evidence("clocks", words))
+            yield fails(words, subject, evidence=seen("clocks", words))
         elif sm < (0.4 if capped else 0.6) * most:
-            yield fails(words, subject, priority=P2 if capped else P1, evidence=evidence("clocks", words))
+            yield fails(words, subject, priority=P2 if capped else P1, evidence=seen("clocks", words))
         else:
             yield passes(words, subject)
 

@@ -13,8 +13,8 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import each, evidence, known, lines
-from uncork.checks.hosts import virtual
+from uncork.checks.gpus import each, lines
+from uncork.checks.hosts import known, seen, virtual
 from uncork.checks.power.cpu import absent
 from uncork.model.facts import Facts
 from uncork.model.facts.power import Cap
@@ -65,7 +65,7 @@ def idle_states(facts: Facts) -> Iterator[Verdict]:
         f"{deepest.name} takes {deepest.latency_us} us to leave, and nobody asks for less",
         change=change,
         priority=P1 if intel else P2,
-        evidence=evidence(f"cpu0/cpuidle/state{deepest.number}", f"{deepest.name} {deepest.latency_us} us"),
+        evidence=seen(f"cpu0/cpuidle/state{deepest.number}", f"{deepest.name} {deepest.latency_us} us"),
     )
 
 
@@ -93,13 +93,13 @@ def idle_driver(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             f"a guest with idle governor {now}, and haltpoll is offered",
             change=Change("sysfs", _GOVERNOR, "haltpoll", before=now),
-            evidence=evidence(_GOVERNOR, now),
+            evidence=seen(_GOVERNOR, now),
         )
     elif not virtual(facts) and now == "ladder":
         yield fails(
             "idle governor ladder",
             change=Change("sysfs", _GOVERNOR, "menu", before=now),
-            evidence=evidence(_GOVERNOR, now),
+            evidence=seen(_GOVERNOR, now),
         )
     else:
         yield passes(f"idle driver {driver}, governor {now}")
@@ -125,7 +125,7 @@ def profile(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             f"platform profile {now}",
             change=Change("sysfs", path, "performance", before=known(now)),
-            evidence=evidence(path, now),
+            evidence=seen(path, now),
         )
 
 
@@ -148,7 +148,7 @@ def uncore(facts: Facts) -> Iterator[Verdict]:
     for path, low, high, initial in known(dies):
         name = path.rpartition("/")[2]
         if high < initial:
-            yield fails(f"the uncore ends at {high // 1000} MHz", name, evidence=evidence(path, high))
+            yield fails(f"the uncore ends at {high // 1000} MHz", name, evidence=seen(path, high))
         else:
             yield passes(f"{low // 1000} to {high // 1000} MHz", name)
 
@@ -177,7 +177,7 @@ def throttle(facts: Facts) -> Iterator[Verdict]:
         yield fails(
             f"{core} core and {package} package throttling events since boot",
             priority=P2,
-            evidence=evidence("thermal_throttle", f"{core} {package}"),
+            evidence=seen("thermal_throttle", f"{core} {package}"),
         )
     else:
         yield passes("no throttling since boot")
@@ -208,7 +208,7 @@ def rapl(facts: Facts) -> Iterator[Verdict]:
                 f"the package may use {words}",
                 subject,
                 change=change,
-                evidence=evidence(cap.path, cap.limit_uw),
+                evidence=seen(cap.path, cap.limit_uw),
             )
         else:
             yield passes(f"{cap.limit_uw // 10**6} W", subject)
@@ -235,7 +235,7 @@ def node_cap(facts: Facts) -> Iterator[Verdict]:
         if alarm or cap:
             yield fails(
                 f"the board is capped at {cap // 10**6} W" + (", and the cap is hit" if alarm else ""),
-                evidence=evidence(path, cap),
+                evidence=seen(path, cap),
             )
         else:
             yield passes("no cap of the board")
