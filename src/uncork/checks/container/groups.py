@@ -107,8 +107,10 @@ def _quota(facts: Facts, process: Confined, group: Cgroup) -> Verdict:
             _file(group, "cpu.stat"), f"quota {text}; throttled {share:.1%} now, {since:.1%} since it started"
         )
         if share >= THROTTLED or since >= 0.05:
+            # A start on many threads is throttled too; a fifth of a lifetime is more than the start.
+            priority = P0 if share >= THROTTLED or since >= 0.2 else P1
             says = f"the quota of {text} throttles it"
-            return fails(says, subject(process), evidence=evidence, change=change)
+            return fails(says, subject(process), evidence=evidence, change=change, priority=priority)
         return passes(f"the quota of {text} is not reached", subject(process), evidence=evidence)
     evidence = seen(_file(group, "cpu.max"), text)
     needed = _gpus(facts) + 2
