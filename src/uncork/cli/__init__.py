@@ -10,6 +10,7 @@ VERBS = {
     "explain": "Why a check matters, what it read here, how to cure it and undo that.",
     "snapshot": "Record what an audit reads, without secrets, for another machine.",
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
+    "compare": "Before against after: what the repeats support, and no more.",
     "bound": "The most this model can give on this hardware, and where the rest of the time went.",
     "plan": "The plan of record: show it, watch it, pause it, change it.",
     "verify": "Prove that the devices deliver the right data at the speed of their links.",

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from uncork import audit
 from uncork.apply.lock import LockHeld, locked
 from uncork.apply.recover import recover
-from uncork.audit import audit
 from uncork.errors import Locked, NotFound, Refused, UncorkError
+from uncork.explorers import explore
 from uncork.host.live import LiveHost
 from uncork.host.recording import RecordingHost
 from uncork.loop.phases import phase_of
@@ -23,6 +24,7 @@ from uncork.model.findings import Answer, Audit, Priority
 from uncork.model.plan import Plan, Shown, Status, Step
 from uncork.plan.build import build
 from uncork.plan.store import Store, find
+from uncork.record import topology
 
 OPEN = ("active", "paused", "frozen")
 
@@ -39,11 +41,14 @@ def begin(options: Options, say: Say, server: Server | None) -> Run:
     store = Store()
     refuse_open(store)
     began_ns = time.monotonic_ns()
-    found = audit(RecordingHost(LiveHost()), progress=say.explorer)
+    host = RecordingHost(LiveHost())
+    seen = explore(host, progress=say.explorer)
+    found = audit.of(host.name, seen)
     took_s = (time.monotonic_ns() - began_ns) / 1e9
     plan = store.create(build(found))
     run = Run(options, store, LiveHost(), say, server, plan.id)
     save(run.folder, "audit.json", found)
+    save(run.folder, "topology.json", topology.of(seen.facts))
     save(run.folder, "options.json", options)
     _done(
         run, find(plan, "explore"), f"{len(found.explorers)} explorers in {took_s:.1f} s; {_missing(found)}"

@@ -80,6 +80,7 @@ def document(run: Run, plan: Plan, step: Step) -> None:
         written_at=time.strftime("%Y-%m-%d %H:%M:%S %z"),
         explain={one.id: (one.effect, one.confidence.value, one.source) for one in checks.values()},
     )
+    save(run.folder, "undo.json", {f"{knob}:{target}": how for (knob, target), how in known.undo.items()})
     sha256 = seal(run.record, sealed_text(known))
     run.store.seal_record(plan.id, sha256)
     run.store.complete(step, f"{run.record} sealed, sha256 {sha256[:16]}…", artefact=str(run.record))
@@ -206,6 +207,7 @@ def close(run: Run, plan: Plan, step: Step) -> None:
         if one.status is Status.PENDING:
             run.store.cancel(one, one.detail or "the plan ended before it")
     run.store.close_plan(plan.id)
+    save(run.folder, "plan.json", run.plan())
 
 
 def _after(run: Run, plan: Plan) -> After:

@@ -23,6 +23,7 @@ class Server(msgspec.Struct, frozen=True):
     model: str
     model_path: str = ""  # a folder or GGUF file on this machine, empty where unknown
     pid: int = 0
+    tensor_parallel: int = 1
     how: str = "named"
 
 
@@ -58,9 +59,14 @@ def found_server(host: Host, model: str = "") -> Server | None:
             model=name,
             model_path=path if Path(path).exists() and path else "",
             pid=one.pid,
+            tensor_parallel=_number(one.flags.get("tensor-parallel-size", "1")),
             how="found in the process table",
         )
     return None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and int(text) > 0 else 1
 
 
 def served_model(endpoint: str) -> str:

@@ -1,0 +1,84 @@
+"""uncork compare."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from uncork.model.bench import BenchRun
+    from uncork.model.comparison import Comparison
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def compare(
+    before: Annotated[str, typer.Argument(help="Folder of a run of uncork bench, or its summary.json.")],
+    after: Annotated[str, typer.Argument(help="The other one.")],
+    tested: Annotated[
+        str, typer.Option(help="What was changed on purpose: fingerprint names, comma-separated.")
+    ] = "",
+    model_path: Annotated[
+        str, typer.Option(help="The model's folder or file: also show which parts of a token's time moved.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say what two runs support: improved, worse, equivalent, no difference shown, or not comparable."""
+    from uncork.bench.compare import compare as judge
+    from uncork.bound.levels import read_run
+    from uncork.cli.show import print_json
+    from uncork.errors import NotComparable
+    from uncork.model.comparison import Judgement
+
+    first, second = read_run(before), read_run(after)
+    result = judge(first, second, tested=[name.strip() for name in tested.split(",") if name.strip()])
+    if as_json:
+        print_json(result)
+    else:
+        _show(result)
+        if model_path:
+            _moved(first, second, model_path)
+    if result.judgement is Judgement.NOT_COMPARABLE:
+        raise NotComparable(
+            f"The runs differ in more than what was tested: {'; '.join(result.differs)}.",
+            next="measure again with the same settings, or name what was changed on purpose: --tested NAME",
+        )
+    raise typer.Exit(1 if result.judgement is Judgement.WORSE else 0)
+
+
+def _show(result: "Comparison") -> None:
+    from uncork.bench.compare import interval_words
+    from uncork.cli.show import clean, console
+
+    out = console()
+    out.print(clean(result.says[:1].upper() + result.says[1:]))
+    out.print()
+    out.print(f"{'level':<14}{'metric':<17}{'before':>10}{'after':>10}{'change':>9}  interval")
+    for one in (*result.overall, *result.levels):
+        line = f"{one.level or 'all':<14}{one.metric:<17}{one.before:>10.2f}{one.after:>10.2f}{one.ratio - 1:>+9.1%}"
+        interval = interval_words(one) if one.high <= 10 * max(one.low, 1e-9) else "none"
+        out.print(clean(f"{line}  {interval}"))
+    needed = max((one.repeats_needed or 0 for one in result.overall), default=0)
+    if needed:
+        out.print(f"\nWith about {needed} repeats a run this would be settled, if it is real.")
+    for name, lines in (("under test", result.tested), ("note", result.notes)):
+        for line in lines:
+            out.print(f"{name}: {clean(line)}")
+
+
+def _moved(before: "BenchRun", after: "BenchRun", model_path: str) -> None:
+    from pathlib import Path
+
+    from uncork.bound import levels, model_bytes
+    from uncork.cli.show import clean, console
+    from uncork.host.live import LiveHost
+    from uncork.loop.measure import host_hardware
+    from uncork.model.bound import Parallel
+
+    model = model_bytes(Path(model_path))
+    hardware = host_hardware(LiveHost(), model.weight_bytes)
+    rows = [levels.against(model, hardware, Parallel(), levels.measured_in(run)) for run in (before, after)]
+    out = console()
+    out.print("\nWhere the time of a token moved:")
+    for line in levels.shift_lines(levels.shifts(*rows)):
+        out.print(clean(line))
