@@ -19,6 +19,9 @@
 
 Using an `Unknown` raises, and the runner turns that into the answer *unknown* with its reason: no check needs
 a guard. A check that yields nothing has nothing to say about this host and is *not applicable*.
+
+Beside the folders: `settings.py` (a setting with one rule is a row of a table), `hosts.py` (what checks ask of
+the host at hand before they judge) and `vetoes.py` (what may not be advised here, applied to every result).
 """
 
 import importlib
