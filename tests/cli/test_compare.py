@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from tests.bench.runs import run
 
 FAST, SLOW = {"c1": [100.0, 101.0, 99.0, 100.5]}, {"c1": [80.0, 80.5, 79.5, 80.2]}
