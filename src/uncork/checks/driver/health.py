@@ -165,8 +165,8 @@ def ecc(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("no uncorrected memory error", subject)
 
-    if is_unknown(facts.driver.gpus) and (seen := _memory_xids(facts)):
-        for bdf, codes in seen.items():
+    if is_unknown(facts.driver.gpus) and (told := _memory_xids(facts)):
+        for bdf, codes in told.items():
             named = ", ".join(str(code) for code in sorted(codes))
             yield fails(f"uncorrected memory errors in the kernel log (Xid {named})", bdf)
         return

@@ -111,16 +111,16 @@ def _told_by_driver(facts: Facts, what: str) -> list[Gpu]:
     """GPUs whose link only their driver tells: where no lspci or sysfs was given."""
     if is_unknown(facts.driver.gpus):
         return []
-    seen = set()
+    told = set()
     if not is_unknown(facts.pcie.devices):
-        seen = {
+        told = {
             d.bdf for d in facts.pcie.devices if not is_unknown(d.width if what == "width" else d.speed_gt_s)
         }
     readings = {"width": lambda gpu: gpu.link_width, "speed": lambda gpu: gpu.link_gen}
     return [
         g
         for g in gpus(facts)
-        if not is_unknown(readings[what](g)) and (is_unknown(g.bdf) or g.bdf not in seen)
+        if not is_unknown(readings[what](g)) and (is_unknown(g.bdf) or g.bdf not in told)
     ]
 
 
