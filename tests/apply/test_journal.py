@@ -120,6 +120,15 @@ def test_a_login_that_was_never_set_is_not_shown_as_a_user():
     assert chain.actor()["loginuid"] != 2**32 - 1
 
 
+def test_a_process_that_an_assistant_started_acts_as_that_assistant(monkeypatch):
+    assert chain.actor()["kind"] == "human"
+    monkeypatch.setenv("UNCORK_ASSISTANT", "assistant: codex 1.4")
+
+    assert (chain.actor()["kind"], chain.actor()["name"]) == ("assistant", "codex 1.4")
+    assert chain.actor("guard")["kind"] == "guard"
+    assert chain.who(chain.actor()).startswith("assistant codex 1.4 (uid ")
+
+
 def test_a_dry_run_reads_for_real_and_has_three_answers(world):
     (world.host / "b").write_text("5\n", encoding="utf-8")
     (world.host / "c").unlink()

@@ -96,14 +96,16 @@ def broken(db: sqlite3.Connection) -> list[str]:
     return wrong
 
 
-def actor(kind: str = "human", name: str = "") -> dict[str, Any]:
+def actor(kind: str = "", name: str = "") -> dict[str, Any]:
     """Who does this: `kind` is human, assistant, guard or recovery; `name` an assistant's client name.
 
+    A process that an assistant's server started has its name in UNCORK_ASSISTANT: recorded, never trusted.
     The login uid survives su and sudo (kernel audit); 4294967295 means that none was set.
     """
+    name = (name or os.environ.get("UNCORK_ASSISTANT", "")).removeprefix("assistant: ")
     return {
-        "kind": kind,
-        "name": name or os.environ.get("UNCORK_ASSISTANT", ""),
+        "kind": kind or ("assistant" if name else "human"),
+        "name": name,
         "uid": os.getuid(),
         "loginuid": _loginuid(),
         "sudo_user": os.environ.get("SUDO_USER", ""),

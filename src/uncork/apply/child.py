@@ -10,11 +10,13 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 LIMIT_BYTES = 1 << 20
+END_LIMIT_S = 10.0
 
 
 class Hung(Exception):
@@ -61,12 +63,14 @@ class Child:
             self._socket = None
 
     def close(self) -> None:
-        """End the child and wait for it."""
+        """End the child and wait a moment for it; one that sleeps in a call is left to end by itself."""
         if self._socket:
             self._socket.close()
             self._socket = None
+            end_s = time.monotonic() + END_LIMIT_S
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+                while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < end_s:
+                    time.sleep(0.001)
 
 
 def _receive(line: socket.socket, timeout_s: float) -> dict[str, Any]:
