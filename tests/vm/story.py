@@ -20,7 +20,8 @@ ENVIRONMENT = {
     "LD_LIBRARY_PATH": "/run/lab/lib",
     "UNCORK_NVML_STATE": "/run/lab/gpus",
     "UNCORK_FAKE_CUDA": "/run/cuda",
-    "COLUMNS": "100",
+    "UNCORK_PATIENCE": "20",  # the guest's CPUs are emulated
+    "PYTHONUNBUFFERED": "1",
 }
 # The CPUs are emulated: a tiny model, short prompts, short answers, few of them.
 RUN = ("run", "--yes", "--concurrency", "1,2", "--requests", "2", "--repeats", "2")
@@ -102,9 +103,10 @@ def tell(machine: Machine, *, words: tuple[str, ...] = RUN, limit_s: float = 240
     story = Story()
     address = plant(machine)
     story.before = machine.sh(STATE)
-    ran = machine.run(UNCORK, *words, "--endpoint", address, timeout_s=limit_s, env=ENVIRONMENT)
-    story.run_rc = ran.rc
-    story.lines.append((f"uncork {' '.join(words)} --endpoint {address}", ran.out + ran.err))
+    line = f"{UNCORK} {' '.join(words)} --endpoint {address} > /run/lab/run.log 2>&1"
+    story.run_rc = machine.run("bash", "-c", line, timeout_s=limit_s, env=ENVIRONMENT).rc
+    said = (machine.share / "run.log").read_text(encoding="utf-8")
+    story.lines.append((f"uncork {' '.join(words)} --endpoint {address}", said))
     story.during = machine.sh(STATE)
     plan = machine.run(UNCORK, "plan", timeout_s=300, env=ENVIRONMENT)
     story.lines.append(("uncork plan", plan.out + plan.err))
@@ -120,7 +122,7 @@ def tell(machine: Machine, *, words: tuple[str, ...] = RUN, limit_s: float = 240
 
 def boot() -> Machine:
     """A guest for the story: larger, and with a disk that keeps uncork's state."""
-    return Machine(cpus=4, memory_mb=3072, disk=True, threads="multi").start()
+    return Machine(cpus=4, memory_mb=3072, disk=True, threads="single").start()
 
 
 def main() -> None:

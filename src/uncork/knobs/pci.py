@@ -44,7 +44,9 @@ class _ConfigField(RecipeKnob):
         }
 
     def _identity(self, target: str) -> str:
-        head = Path(f"{self.folder(target)}/config").read_bytes()[:4]
+        # Four bytes only: reading a whole config space touches registers that nobody asked about.
+        with open(f"{self.folder(target)}/config", "rb", buffering=0) as file:
+            head = file.read(4)
         return f"{int.from_bytes(head[:2], 'little'):04x}:{int.from_bytes(head[2:], 'little'):04x}"
 
     def risk(self, target: str) -> Risk:
