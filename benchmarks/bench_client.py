@@ -27,6 +27,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from uncork.bench.metrics import quantile
 from uncork.bench.reference_server import Truth, reference_server
 
@@ -87,7 +89,7 @@ def own(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
         for record in outcome.records
         if record.outcome == "ok"
     ]
-    out.write_text(json.dumps(kept), encoding="utf-8")
+    out.write_bytes(msgspec.json.encode(kept))
 
 
 def find_peers(venv: Path | None) -> dict[str, Client]:

@@ -4,6 +4,7 @@ Every function takes records (or their parts) in nanoseconds and answers in the 
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import mul, sub
@@ -147,11 +148,11 @@ def tokens_between(records: Sequence[Record], start: int, end: int) -> float:
     total = 0.0
     for record in records:
         events = record.event_ns
-        if not len(events) or events[-1] < start or events[0] > end:
-            continue
-        inside = [i for i, at in enumerate(events) if start <= at <= end]
-        if len(record.event_tokens):
-            total += sum(record.event_tokens[i] for i in inside)
-        else:
-            total += (record.output_tokens or 0) * len(inside) / len(events)
+        first, last = bisect_left(events, start), bisect_right(events, end)
+        if one_token_each(record):
+            total += last - first
+        elif len(record.event_tokens):
+            total += sum(record.event_tokens[first:last])
+        elif len(events):
+            total += (record.output_tokens or 0) * (last - first) / len(events)
     return total
