@@ -21,6 +21,7 @@ from uncork.parsers import (
     p2p_test,
     packages,
     profile,
+    rocm,
     statements,
     sysctl,
     topo,
@@ -338,10 +339,8 @@ def test_flags_from_a_command_a_list_and_a_file():
 
 def test_arguments_that_a_server_prints_at_its_start():
     log = engine_log.parse(
-
-            "INFO 08-07 engine.py:1] Initializing a V1 LLM engine (v0.10.1) with config: "
-            "model='m', enforce_eager=True, tp=2"
-
+        "INFO 08-07 engine.py:1] Initializing a V1 LLM engine (v0.10.1) with config: "
+        "model='m', enforce_eager=True, tp=2"
     )
 
     assert log.arguments["enforce_eager"] == "True"
@@ -428,10 +427,8 @@ def test_interfaces_as_ip_prints_them_and_as_people_shorten_them():
 
 def test_the_limit_that_ucx_names():
     log = ucx.parse(
-
-            "Please set max locked memory (ulimit -l) to 'unlimited' (current: 8192 kbytes)\n"
-            "UCX  ERROR mlx5_0: umem_reg(size=1) failed: Cannot allocate memory"
-
+        "Please set max locked memory (ulimit -l) to 'unlimited' (current: 8192 kbytes)\n"
+        "UCX  ERROR mlx5_0: umem_reg(size=1) failed: Cannot allocate memory"
     )
 
     assert (log.locked_bytes, bool(log.registration_failed)) == (8 << 20, True)
@@ -458,3 +455,37 @@ def test_ansi_carriage_returns_nuls_and_utf16_are_gone():
     assert plain(b"\x1b[4mGPU0\x1b[0m\r\nGPU1\x00") == "GPU0\nGPU1"
     assert plain("GPU0\r\n".encode("utf-16")) == "GPU0\n"
     assert plain(b"a\xff\xfeb") == "a\ufffd\ufffdb"
+
+
+def test_amd_smi_text_and_json_say_the_same_as_rocm_smi():
+    text = (
+        "GPU: 0\n    ASIC:\n        MARKET_NAME: AMD Instinct MI300X\n    BUS:\n        BDF: 0000:05:00.0\n"
+        "    NUMA:\n        NODE: 1\n    LIMIT:\n        MAX_POWER: 750 W\n"
+        "GPU: 1\n    BUS:\n        BDF: 0000:26:00.0\n"
+    )
+    document = (
+        '[{"gpu": 0, "bus": {"bdf": "0000:05:00.0"}, "numa": {"node": 1}, '
+        '"limit": {"max_power": {"value": 750, "unit": "W"}}, "vram": {"size": {"value": 196592, "unit": "MB"}}, '
+        '"pcie": {"width": 16, "speed": {"value": 32, "unit": "GT/s"}}}]'
+    )
+
+    printed, decoded = rocm.parse(text), rocm.parse(document)
+
+    assert [gpu.values["PCI Bus"] for gpu in printed.gpus] == ["0000:05:00.0", "0000:26:00.0"]
+    assert (printed.gpus[0].name, printed.gpus[0].numa_node, printed.gpus[0].power_max_w) == (
+        "AMD Instinct MI300X",
+        1,
+        750.0,
+    )
+    gpu = decoded.gpus[0]
+    assert (gpu.numa_node, gpu.power_max_w, gpu.link_speed_gts, gpu.link_width) == (1, 750.0, 32.0, 16)
+    assert gpu.memory_total_bytes == 196592 << 20
+
+
+def test_amd_smi_topology_is_a_matrix_of_indices():
+    text = (
+        "LINK TYPE TABLE:\n             0000:05:00.0 0000:26:00.0\n"
+        "0000:05:00.0 SELF         XGMI\n0000:26:00.0 XGMI         SELF\n"
+    )
+
+    assert rocm.parse(text).link_type == {(0, 0): "0", (0, 1): "XGMI", (1, 0): "XGMI", (1, 1): "0"}

@@ -20,7 +20,9 @@ from uncork.model.unknown import Unknown
 
 NOT_ATTACHED = "not among the attached files"
 # Several texts of these kinds are parts of one; of any other kind the longest is taken.
-_JOINED = frozenset(("lspci", "dmesg", "nvlink-status", "nvidia-smi-q", "sysctl", "packages", "rocm", "topo"))
+_JOINED = frozenset(
+    ("lspci", "dmesg", "nvlink-status", "nvidia-smi-q", "sysctl", "packages", "rocm", "amd-smi", "topo")
+)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _ABSENT = re.compile(r"^\*\*\* (/\S+) does not exist$", re.MULTILINE)
 _P2P_LETTER = re.compile(r"-p2p[ -]?([rwnap]{1,2})\b|p2p[-_.]([rwnap]{1,2})\b")
@@ -181,6 +183,8 @@ class AttachedHost:
     def run(self, argv: tuple[str, ...], *, timeout_s: float = 10.0) -> Output | Unknown:
         kind = command_kind(argv)
         texts = self._texts.get(kind, []) if kind else []
+        if kind == "rocm":
+            texts = texts or self._texts.get("amd-smi", [])  # the same facts, and one parser reads both
         if kind == "topo-p2p":
             texts = [text for text in texts if _p2p_letters(text) & set(argv[-1])]
         elif kind in ("lsmod", "lspci-tree"):

@@ -26,8 +26,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "amd-smi": (
         r"GPU: \d+\s*$",
-        r"\s*\"gpu\": \d+,?\s*$",
         r"\+?-*\| AMD-SMI ",
+        r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:?\s*$",
     ),
     "nccl-log": (
         r".*\bNCCL (?:INFO|WARN|TRACE|ERROR|version|VERSION)\b",

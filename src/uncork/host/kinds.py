@@ -86,6 +86,8 @@ def command_kind(argv: tuple[str, ...]) -> str | None:
 
 def classify(text: str) -> dict[str, str]:
     """Kind → the lines of `text` that are of it, in order; `statements` are lines that no tool printed."""
+    if document := _json_kind(text):
+        return {document: text}
     lines: dict[str, list[str]] = {}
     waiting: list[str] = []  # a matrix header belongs to the kind of the row below it
     kind = "statements"
@@ -109,6 +111,18 @@ def classify(text: str) -> dict[str, str]:
     for kind in WHOLE & found_text.keys():
         found_text[kind] = text
     return {kind: kept for kind, kept in found_text.items() if kept.strip()}
+
+
+def _json_kind(text: str) -> str:
+    """The kind of a text that is one JSON document, by a key in its beginning; empty for any other text."""
+    head = text[:2000].lstrip()
+    if head[:1] not in ("{", "["):
+        return ""
+    if '"card0"' in head:
+        return "rocm"
+    if '"gpu"' in head or '"gpu_data"' in head:
+        return "amd-smi"
+    return "container" if '"HostConfig"' in text and '"Id"' in text else ""
 
 
 def _kind(line: str, current: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 _HEADING = re.compile(r"^\s*=+ (.+?) =+\s*$")
 _ROW = re.compile(r"^\s*GPU(\d{1,3})\s+(\S.*)$")
 _GPU_LINE = re.compile(r"^\s*GPU\[(\d{1,3})\]\s*: ?(?:\(Topology\) )?(.+?):\s*(.*)$")
+_AMD_SMI = re.compile(r'^GPU: \d+\s*$|^LINK TYPE TABLE|"gpu"\s*:\s*\d', re.MULTILINE)
 _PCIE = re.compile(r"\(([\d.]+)GT/s x(\d+)\)")
 
 
@@ -39,7 +40,11 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Report:
-    """Read the text or the JSON, whole or cut."""
+    """Read the text or the JSON of rocm-smi or amd-smi, whole or cut."""
+    if _AMD_SMI.search(text):
+        from uncork.parsers import amd_smi
+
+        return amd_smi.parse(text)
     start = text.find("{")
     if start >= 0 and '"card' in text[start : start + 200]:
         return _json(text[start:])
@@ -60,7 +65,7 @@ def parse(text: str) -> Report:
                 current[int(found[1]), column] = cell
     for index in range(min(count, 1024)):
         values.setdefault(index, {})
-    gpus = tuple(_gpu(index, values[index]) for index in sorted(values))
+    gpus = tuple(gpu_of(index, values[index]) for index in sorted(values))
     return Report(gpus, tables["weight"], tables["hops"], tables["link type"])
 
 
@@ -75,7 +80,7 @@ def _json(text: str) -> Report:
     for name, values in found.items():
         number = re.fullmatch(r"card(\d{1,4})", str(name))
         if number and isinstance(values, dict):
-            gpus.append(_gpu(int(number[1]), {str(key): str(value) for key, value in values.items()}))
+            gpus.append(gpu_of(int(number[1]), {str(key): str(value) for key, value in values.items()}))
     system = found.get("system")
     driver = system.get("Driver version") if isinstance(system, dict) else None
     return Report(tuple(gpus), driver=str(driver) if driver else None)
@@ -86,7 +91,8 @@ def _number(text: str | None) -> float | None:
     return float(found[1]) if found else None
 
 
-def _gpu(index: int, values: dict[str, str]) -> Gpu:
+def gpu_of(index: int, values: dict[str, str]) -> Gpu:
+    """A GPU from values under rocm-smi's names."""
     numa = values.get("Numa Node") or values.get("(Topology) Numa Node")
     link = _PCIE.search(values.get("pcie clock level", ""))
     memory = _number(values.get("VRAM Total Memory (B)"))
