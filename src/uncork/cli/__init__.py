@@ -11,6 +11,7 @@ VERBS = {
     "snapshot": "Record what an audit reads, without secrets, for another machine.",
     "bench": "Measure a server: latency and throughput, with the error of the client itself.",
     "compare": "Before against after: what the repeats support, and no more.",
+    "results": "Read result files of other benchmark tools, or write ours in their shape.",
     "bound": "The most this model can give on this hardware, and where the rest of the time went.",
     "plan": "The plan of record: show it, watch it, pause it, change it.",
     "verify": "Prove that the devices deliver the right data at the speed of their links.",
