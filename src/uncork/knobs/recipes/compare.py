@@ -17,8 +17,8 @@ def cpu_set(text: str) -> set[int]:
     """The CPUs of a list such as `0-3,8`. Raises ValueError."""
     cpus = set[int]()
     for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        cpus |= set(range(int(first), int(last or first) + 1))
+        first, dash, last = part.partition("-")
+        cpus |= set(range(int(first), int(last if dash else first) + 1))
     return cpus
 
 
