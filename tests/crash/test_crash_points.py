@@ -151,6 +151,7 @@ def test_confirm_killed_at_each_point_is_open_or_confirmed(applied, live):
         pytest.param("undoing", True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.timeout(600)
 def test_recovery_killed_at_each_point_is_finished_by_the_next(approved, applied, live, place, cut, every):
     """Recovery of a group that was being written, and of an undo that was cut short.
 

@@ -239,6 +239,7 @@ TestPlanMachine.settings = settings(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 class TestPlanMachineLong(PlanMachine.TestCase):
     """The same for longer."""
 

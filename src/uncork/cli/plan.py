@@ -90,7 +90,7 @@ def _show(plan: "Plan") -> None:
         note = step.detail or step.reason or (step.evidence[-1].summary if step.evidence else "")
         line = f"{MARKS[step.shown]} {step.position:>2} {step.name}: {clean(step.title)}"
         out.print(line, overflow="ellipsis", no_wrap=True)
-        if step.shown not in ("pending", "ready") or note:
+        if step.shown not in ("pending", "ready"):  # what a step waits for is the order itself
             out.print(f"       {step.shown}" + (f": {clean(note)}" if note else ""))
         for change in fold(step.changes) if step.status == "pending" else ():
             out.print(f"       {clean(change)}")
