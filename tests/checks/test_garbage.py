@@ -14,7 +14,16 @@ DIMENSIONS = ("firmware", "container", "kernel", "kernel_version", "numa", "stor
 EXAMPLES = [path for path in sorted(HERE.rglob("*.json")) if path.parent.name in DIMENSIONS]
 GARBAGE = [
     *("", "\n", "garbage\n", "-5\n", "9" * 30, "[x\n", "a b c d e f g h\n", "0-\n", "\0\xff\n", "1 2 3\n"),
-    *("nan\n", "N: \n", "max\n", "18446744073709551615\n", {"unknown": "Permission denied"}, None),
+    *(
+        "nan\n",
+        "N: \n",
+        "max\n",
+        "18446744073709551615\n",
+        "x y z\nx: y z\n",
+        "1.5.2 = :\n",
+        {"unknown": "Permission denied"},
+        None,
+    ),
 ]
 
 

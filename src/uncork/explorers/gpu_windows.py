@@ -48,7 +48,7 @@ def bars(resource: str) -> tuple[Bar, ...]:
     found = []
     for index, line in enumerate(resource.splitlines()[:6]):
         words = line.split()
-        if len(words) != 3:
+        if len(words) != 3 or not all(re.fullmatch(r"0x[0-9a-fA-F]{1,16}", word) for word in words):
             continue
         start, end, flags = (int(word, 16) for word in words)
         if not flags & _MEMORY:

@@ -229,7 +229,8 @@ def _sockets(text: str) -> dict[str, int]:
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        found |= {f"{name} {key}": int(value) for key, value in zip(words[::2], words[1::2], strict=False)}
+        pairs = zip(words[::2], words[1::2], strict=False)
+        found |= {f"{name} {key}": int(value) for key, value in pairs if value.isdecimal()}
     return found
 
 
