@@ -1,6 +1,7 @@
 """The GPU side of the catalogue is whole, and folklore is never planned."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.hosts import HERE, load
 from uncork import checks
 from uncork.audit import judge
 from uncork.explorers import explore
-from uncork.model.findings import Answer
+from uncork.model.findings import Answer, Result
 
 CATALOGUE = Path(__file__).parents[2] / "../shared/facts/checks.json"
 DIMENSIONS = {
@@ -21,7 +22,14 @@ DIMENSIONS = {
     "engine-python": "engine",
     "nvlink": "nvlink",
 }
+
 HOSTS = sorted(path for name in DIMENSIONS.values() for path in (HERE / name).glob("*.json"))
+
+
+@cache
+def answers() -> list[tuple[str, Result]]:
+    """Every result on every example host of these dimensions, with the host's name."""
+    return [(path.stem, result) for path in HOSTS for result in judge(explore(load(path)[0]).facts)]
 
 
 @pytest.mark.skipif(not CATALOGUE.is_file(), reason="the catalogue of checks is not beside the checkout")
@@ -43,12 +51,7 @@ def test_every_entry_is_a_check_of_its_priority_and_dimension():
 
 
 def test_folklore_and_pure_facts_ask_for_no_write():
-    planned = {
-        result.id
-        for path in HOSTS
-        for result in judge(explore(load(path)[0]).facts)
-        if result.answer is Answer.FAIL and result.changes
-    }
+    planned = {result.id for _, result in answers() if result.answer is Answer.FAIL and result.changes}
     folklore = {id for id, one in checks.load().items() if one.folklore.startswith("yes")}
 
     assert planned & folklore == set()
@@ -56,9 +59,8 @@ def test_folklore_and_pure_facts_ask_for_no_write():
 
 def test_no_check_breaks_on_any_example_host():
     broken = [
-        f"{path.stem}: {result.id}: {result.reason}"
-        for path in HOSTS
-        for result in judge(explore(load(path)[0]).facts)
+        f"{host}: {result.id}: {result.reason}"
+        for host, result in answers()
         if "the check itself failed" in result.reason
     ]
 

@@ -122,9 +122,12 @@ def _bars(host: Host, base: str) -> tuple[Bar, ...] | Unknown:
         return text
     bars = []
     for number, line in enumerate(text.splitlines()[:6]):
-        parts = [int(part, 16) for part in line.split()]
-        if len(parts) == 3 and parts[2] & _MIN_MEMORY and parts[1]:
-            bars.append(Bar(number, parts[1] - parts[0] + 1, parts[0] != 0))
+        parts = [reading.number(part, base) for part in line.split()]
+        start, end, flags = parts if len(parts) == 3 else (0, 0, 0)
+        if isinstance(start, Unknown) or isinstance(end, Unknown) or isinstance(flags, Unknown):
+            return Unknown(f"{base}/resource cannot be read: {line[:60]!r}")
+        if flags & _MIN_MEMORY and end:
+            bars.append(Bar(number, end - start + 1, start != 0))
     return tuple(bars)
 
 
