@@ -61,11 +61,16 @@ def _show(found: "dict[str, tuple[Imported, ...]]") -> None:
             f"  {'users':>6}{'rate/s':>8}{'done':>7}{'tok/s':>10}{'TTFT p50':>11}{'TPOT p50':>10}{'ITL p50':>9}  ms"
         )
         for one in levels:
+            times = (
+                cell(one.ttft.median_ms),
+                cell(one.tpot.median_ms, ".2f"),
+                cell(one.itl.median_ms, ".2f"),
+            )
             users = "-" if one.max_concurrency is None else str(one.max_concurrency)
             done = "-" if one.completed is None else str(one.completed)
             out.print(
                 f"  {users:>6}{cell(one.request_rate_s, 'g'):>8}{done:>7}{cell(one.output_tok_s):>10}"
-                f"{cell(one.ttft.median_ms):>11}{cell(one.tpot.median_ms, '.2f'):>10}{cell(one.itl.median_ms, '.2f'):>9}"
+                f"{times[0]:>11}{times[1]:>10}{times[2]:>9}"
             )
             for note in one.notes:
                 out.print(f"    {clean(note)}")

@@ -6,6 +6,7 @@ import msgspec
 
 from uncork.bench import spec as levels
 from uncork.bench.suite import run_suite
+from uncork.bench.telemetry import Telemetry
 from uncork.bound import bound_for, model_bytes
 from uncork.errors import NoServer, UncorkError
 from uncork.host import Host
@@ -49,6 +50,7 @@ def bench(run: Run, when: str) -> BenchRun:
         suite_spec(run.options, server),
         out=_out(run.folder, when, server),
         progress=run.say.bench,
+        watch=Telemetry(server.endpoint).watch,
         fingerprint=lambda: fingerprint(run.host, server, settings),
     )
 
