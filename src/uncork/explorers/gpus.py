@@ -15,7 +15,7 @@ from uncork.model.unknown import Unknown
 
 if TYPE_CHECKING:  # the parsers' expressions cost more than a live host's whole reading
     from uncork.parsers.nvidia_smi import Report
-    from uncork.parsers.nvidia_smi_fields import Gpu as Printed
+    from uncork.parsers.nvidia_smi_gpu import Gpu as Printed
 
 # nvidia-smi's reasons → bits of nvmlClocksEventReasons (nvml.h).
 REASON_BITS = {
@@ -85,11 +85,11 @@ def _read(host: Host) -> Reading:
     amd = gpu_amd.gpus(host, 0)
     if amd:
         return Reading(amd, "amdgpu sysfs")
-    smi = host.run(("rocm-smi",)) if not host.live else Unknown("")
-    if not isinstance(smi, Unknown):
-        found = gpu_amd.printed(smi.stdout)
-        missing = Unknown("rocm-smi's text names no GPU")
-        return Reading(found or missing, "rocm-smi")
+    for tool in ("rocm-smi", "amd-smi") if not host.live else ():
+        smi = host.run((tool,))
+        if not isinstance(smi, Unknown):
+            missing = Unknown(f"{tool}'s text names no GPU")
+            return Reading(gpu_amd.printed(smi.stdout) or missing, tool)
     return Reading(() if absent else Unknown(error), "nothing", "" if absent else error)
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from uncork.parsers import nvidia_smi_fields as fields
-from uncork.parsers.nvidia_smi_fields import Gpu
+from uncork.parsers.nvidia_smi_gpu import Gpu
 
 _GPU_HEADER = re.compile(r"^\s{0,4}GPU ((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
 _FAILURE = re.compile(
