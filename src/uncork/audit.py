@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from uncork import __version__, checks
 from uncork.checks.vetoes import vetoed
-from uncork.explorers import DEADLINE_S, DIMENSIONS, Progress, explore
+from uncork.explorers import DEADLINE_S, DIMENSIONS, Exploration, Progress, explore
 from uncork.host import Host
 from uncork.model.facts import Facts
 from uncork.model.findings import Answer, Audit, Priority, Result
@@ -20,9 +20,13 @@ def audit(
     host: Host, *, deadline_s: float = DEADLINE_S, progress: Progress = lambda name, state: None
 ) -> Audit:
     """Explore the host and judge what was found; reads only, raises nothing for what it cannot see."""
-    seen = explore(host, deadline_s=deadline_s, progress=progress)
+    return of(host.name, explore(host, deadline_s=deadline_s, progress=progress))
+
+
+def of(name: str, seen: Exploration) -> Audit:
+    """What the audit says of a host that has been explored already."""
     results = judge(seen.facts)
-    return Audit(SCHEMA, __version__, host.name, results, seen.endings, confirm(results))
+    return Audit(SCHEMA, __version__, name, results, seen.endings, confirm(results))
 
 
 def judge(facts: Facts) -> tuple[Result, ...]:

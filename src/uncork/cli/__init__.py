@@ -20,6 +20,8 @@ VERBS = {
     "hold": "What reverts by itself, and when: extend or confirm it.",
     "persist": "Keep over a reboot what was proven: write boot files, or take them away.",
     "journal": "What was done to this host, and whether the record of it is intact.",
+    "record": "system-improve.md: list, show, verify that its sealed part never changed.",
+    "report": "One HTML file that shows a run at a glance, offline; or several, overlaid.",
     "brief": "The plan, the findings and the next calls, short enough to paste.",
     "explore": "Let a model look for what no rule foresees; its claims are checked.",
     "mcp": "Let an assistant read, plan and (only where allowed) apply, over MCP.",

@@ -5,12 +5,20 @@ from collections.abc import Iterable, Sequence
 LINE_LIMIT = 400
 
 
-def plain(text: str, limit: int = LINE_LIMIT) -> str:
-    """One line of text: control characters and direction marks escaped, Markdown and HTML signs inert."""
+def one_line(text: str, limit: int = LINE_LIMIT) -> str:
+    """One line: control characters and direction marks spelled out, a longer one cut and its length said."""
+    length = len(text)
+    text = text[: 4 * limit]  # an endless line costs no more than a long one
     line = "".join(c if c.isprintable() else (" " if c in "\n\t\r" else ascii(c)[1:-1]) for c in text)
     line = " ".join(line.split())
-    if len(line) > limit:
-        line = f"{line[:limit]} … ({len(line)} characters)"
+    if len(line) > limit or length > len(text):
+        line = f"{line[:limit]} … ({length} characters)"
+    return line
+
+
+def plain(text: str, limit: int = LINE_LIMIT) -> str:
+    """One line of text: control characters and direction marks escaped, Markdown and HTML signs inert."""
+    line = one_line(text, limit)
     for sign in "\\`*_<>|[]":
         line = line.replace(sign, "\\" + sign if sign != "<" else "&lt;")
     return line
