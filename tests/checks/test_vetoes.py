@@ -61,6 +61,29 @@ def test_an_unprivileged_container_hands_host_settings_over(result: Result, expe
     assert advice(result, facts("container/lxc-unprivileged")) == expected
 
 
+FOREIGN = {
+    f"/proc/self/ns/{kind}": f"/{kind}:[4026533{number}]" for number, kind in enumerate(("pid", "ipc"))
+}
+DOCKER = (
+    "22 1 0:50 / / rw - overlay overlay rw\n"
+    "40 22 0:60 / /proc rw - proc proc rw\n"
+    "41 40 0:60 / /proc/sys ro - proc proc rw\n"
+    "42 22 0:61 / /sys ro - sysfs sysfs ro\n"
+)
+
+
+def test_a_container_with_read_only_settings_hands_them_over():
+    host = facts(links=FOREIGN, files={"/proc/self/mountinfo": DOCKER})
+
+    assert advice(failure(SYSCTL), host) == (HOST_ONLY, (SYSCTL,))
+
+
+def test_a_privileged_container_may_write_itself():
+    host = facts(links=FOREIGN, files={"/proc/self/mountinfo": DOCKER.replace(" ro ", " rw ")})
+
+    assert advice(failure(SYSCTL), host) == (RUNTIME, (SYSCTL,))
+
+
 def test_a_host_of_its_own_keeps_its_changes():
     host = facts()
 
