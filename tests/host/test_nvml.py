@@ -30,16 +30,28 @@ def library(tmp_path_factory):
     return folder
 
 
+OLDER = """
+import pynvml
+for name in ("c_nvmlGpuFabricInfo_v2_t", "c_nvmlEccSramErrorStatus_v1_t", "nvmlMemory_v2"):
+    delattr(pynvml, name)
+del pynvml.nvmlDeviceGetAddressingMode
+"""
+
+
 @pytest.fixture
 def read(library, tmp_path):
     """The reading on a machine whose state is the given lines; in a process of its own, which loads the library."""
 
-    def reading(*lines: str):
+    def reading(*lines: str, before: str = ""):
         state = tmp_path / "state"
         state.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         environ = os.environ | {"LD_LIBRARY_PATH": str(library), "UNCORK_NVML_STATE": str(state)}
         done = subprocess.run(
-            [sys.executable, "-c", READ], env=environ, capture_output=True, encoding="utf-8", timeout=60
+            [sys.executable, "-c", before + READ],
+            env=environ,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -116,6 +128,17 @@ def test_a_library_of_another_version_than_the_module(read):
 
     assert found["absent"] is False
     assert "version mismatch" in found["unknown"].lower()
+
+
+def test_an_older_nvidia_ml_py_costs_only_what_it_lacks(read):
+    found = read("gpu 0 fabric_state 3", "gpu 0 sram_exceeded 0", before=OLDER)
+
+    one = found["gpus"][0]
+    assert "unknown" in one["fabric_state"]
+    assert "unknown" in one["sram_threshold_exceeded"]
+    assert "unknown" in one["addressing_mode"]
+    assert one["memory_total_bytes"] == 97887 << 20
+    assert one["power_limit_mw"] == 600000
 
 
 def test_no_library_is_absence(tmp_path):

@@ -75,6 +75,8 @@ class _Asker:
     def __call__(self, name: str, *arguments: Any, then: Callable[[Any], Any] = lambda value: value) -> Any:
         """The function's answer through `then`, or {"unknown": reason}."""
         try:
+            if any(isinstance(getattr(one, "_obj", None), _Missing) for one in arguments):
+                raise AttributeError("an older nvidia-ml-py without that structure")
             value = getattr(self.nvml, name)(*arguments)
             return then(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
         except self.nvml.NVMLError as error:
@@ -153,15 +155,24 @@ def _gpu(nvml: Any, ask: _Asker, index: int, handle: Any) -> dict[str, Any]:
     return gpu | _memory(nvml, get) | _modes(get) | _power(nvml, get) | _link(get) | _late(nvml, ask, handle)
 
 
+class _Missing(ctypes.Structure):
+    """Stands for a structure that this nvidia-ml-py does not have; no function takes it."""
+
+
+def _struct(nvml: Any, name: str) -> Any:
+    """A structure of nvidia-ml-py to fill."""
+    return getattr(nvml, name, _Missing)()
+
+
 def _memory(nvml: Any, get: Callable[..., Any]) -> dict[str, Any]:
-    memory = get("MemoryInfo", nvml.nvmlMemory_v2)
+    memory = get("MemoryInfo", getattr(nvml, "nvmlMemory_v2", None))
     if isinstance(memory, dict):  # drivers before 510 know only the first form, which counts reserved as used
         memory = get("MemoryInfo")
     bar1 = get("BAR1MemoryInfo")
     ecc = get("EccMode", then=lambda v: [bool(v[0]), bool(v[1])])
     remap = get("RemappedRows", then=list)
-    sram = nvml.c_nvmlEccSramErrorStatus_v1_t()
-    exceeded = get("SramEccErrorStatus", nvml.byref(sram), then=lambda _: bool(sram.bThresholdExceeded))
+    sram = _struct(nvml, "c_nvmlEccSramErrorStatus_v1_t")
+    exceeded = get("SramEccErrorStatus", ctypes.byref(sram), then=lambda _: bool(sram.bThresholdExceeded))
 
     def of(answer: Any, name: str) -> Any:
         if isinstance(answer, dict):
@@ -247,8 +258,8 @@ def _late(nvml: Any, ask: _Asker, handle: Any) -> dict[str, Any]:
         for name, number in FIELDS.items()
         if name not in ("remap_pending", "remap_failure", "replays")
     }
-    fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
-    answer = ask("nvmlDeviceGetGpuFabricInfoV", handle, nvml.byref(fabric))
+    fabric = _struct(nvml, "c_nvmlGpuFabricInfo_v2_t")
+    answer = ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(fabric))
     refused = answer if isinstance(answer, dict) else None
     return late | {
         "fabric_state": refused or int(fabric.state),

@@ -287,6 +287,7 @@ _TRAITS: tuple[tuple[str, Callable[[Gpu], object]], ...] = (
     ("memory", lambda gpu: gpu.memory_total_bytes),
     ("default power limit", lambda gpu: gpu.power_default_mw),
     ("VBIOS", lambda gpu: gpu.vbios),
+    ("ECC mode", lambda gpu: gpu.ecc),
 )
 
 
@@ -299,7 +300,7 @@ def _alike(group: tuple[Gpu, ...], *, sharing: bool) -> Iterator[Verdict]:
         if trait == "model" and not sharing:
             yield passes("different models, and no server here spreads over them", evidence=shown)
             return
-        priority = P1 if sharing and trait != "VBIOS" else P2
+        priority = P1 if sharing and trait not in ("VBIOS", "ECC mode") else P2
         yield fails(f"the {trait} differs: {', '.join(sorted(values))}", priority=priority, evidence=shown)
         return
     yield passes(f"{len(group)} GPUs alike")
