@@ -138,30 +138,15 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
     response = take_apart(exchange.parts, reader.api.framing)
     reading = reader.api.read(response.events)
     stamps, kernel = to_monotonic(exchange.stamps, offset_ns) if exchange.stamps else (array("q"), True)
-    origin = reader.origin_ns
     kept = [exchange.numbers[response.reads[i]] for i in reading.generations]
     reads = sorted(kept + _plain_reads(exchange)) if len(exchange.numbers) < len(stamps) else kept
-    record = Record(
-        level=reader.level,
-        repeat=reader.repeat,
-        index=exchange.index,
-        endpoint=exchange.endpoint,
-        intended_ns=exchange.intended_ns - origin,
-        sent_ns=exchange.sent_ns - origin if exchange.sent_ns else 0,
-        stamp="kernel" if kernel else "user",
-        outcome="",
-        event_ns=array("q", [stamps[read] - origin for read in reads]),
-        status=response.status,
-        asked_input=exchange.asked,
-        asked_output=exchange.target,
-        finish=reading.finish,
-        server_id=reading.server_id,
-        input_tokens=reading.input_tokens,
-        cached_tokens=reading.cached_tokens,
-    )
+    record = _begin_record(exchange, reader, reading)
+    record.stamp = "kernel" if kernel else "user"
+    record.status = response.status
+    record.event_ns = array("q", [stamps[read] - reader.origin_ns for read in reads])
     if stamps:
-        record.first_byte_ns = stamps[0] - origin
-        record.end_ns = stamps[-1] - origin
+        record.first_byte_ns = stamps[0] - reader.origin_ns
+        record.end_ns = stamps[-1] - reader.origin_ns
     if reading.first_answer > 0:
         first = kept[reading.first_answer]
         record.first_answer = bisect_left(reads, first) + reading.first_answer - bisect_left(kept, first)
@@ -172,6 +157,25 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
     if reader.save_text:
         record.text = reading.text()
     return record
+
+
+def _begin_record(exchange: Exchange, reader: Reader, reading: Reading) -> Record:
+    return Record(
+        level=reader.level,
+        repeat=reader.repeat,
+        index=exchange.index,
+        endpoint=exchange.endpoint,
+        intended_ns=exchange.intended_ns - reader.origin_ns,
+        sent_ns=exchange.sent_ns - reader.origin_ns if exchange.sent_ns else 0,
+        stamp="",
+        outcome="",
+        asked_input=exchange.asked,
+        asked_output=exchange.target,
+        finish=reading.finish,
+        server_id=reading.server_id,
+        input_tokens=reading.input_tokens,
+        cached_tokens=reading.cached_tokens,
+    )
 
 
 def _plain_reads(exchange: Exchange) -> list[int]:

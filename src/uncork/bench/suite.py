@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -62,31 +62,13 @@ def run_suite(
     check(spec)
     target = prepare(spec)
     store = Store(out)
-    run = _begin(spec, store, target, fingerprint)
-    finished = store.finished()
-    plan = plan_order(spec)
-    todo = [
-        (level, repeat, at) for at, (level, repeat) in enumerate(plan) if (level.name, repeat) not in finished
-    ]
-    results = dict(finished)
-    clock = _Remaining(len(plan), len(todo), spec.repeats, progress)
+    run = begun = _begin(spec, store, target, fingerprint)
+    results = store.finished()
     try:
-        if todo and spec.warmup:
-            run = msgspec.structs.replace(run, warmup=_warm(target, [level for level, _, _ in todo]))
-        for level, repeat, at in todo:
-            if spec.warmup:
-                lead_in(target, level)
-            clock.begin(level, repeat, target.requests(level))
-            outcome = run_level(target, level, repeat, at, run.started_monotonic_ns, clock.show, watch)
-            if outcome.died:
-                raise _died(outcome.died, len(results), len(plan), out)
-            results[level.name, repeat] = outcome.result
-            store.add(outcome.result, outcome.records)
-            run = _with_levels(run, spec, results)
+        for run in _levels(begun, target, store, results, progress, watch):
             store.save(run)
-            time.sleep(spec.cooldown_s)
     except NoServer as error:  # it answered when the suite began
-        died = _died(error.says, len(results), len(plan), out)
+        died = _died(error.says, results, spec, out)
         store.save(_with_levels(run, spec, results, stopped=f"ServerDied: {died.says}"[:300]))
         raise died from error
     except BaseException as error:
@@ -95,6 +77,36 @@ def run_suite(
     run = msgspec.structs.replace(_with_levels(run, spec, results), finished=True)
     store.save(run)
     return run
+
+
+def _levels(
+    run: BenchRun,
+    target: Target,
+    store: Store,
+    results: dict[tuple[str, int], LevelResult],
+    progress: Show,
+    watch: Watch | None,
+) -> Iterator[BenchRun]:
+    """Run what is missing; the run as it stands after the warm-up and after each level."""
+    spec = target.spec
+    plan = [(level, repeat, at) for at, (level, repeat) in enumerate(plan_order(spec))]
+    todo = [item for item in plan if (item[0].name, item[1]) not in results]
+    clock = _Remaining(len(plan), len(todo), spec.repeats, progress)
+    if todo and spec.warmup:
+        run = msgspec.structs.replace(run, warmup=_warm(target, [level for level, _, _ in todo]))
+        yield run
+    for level, repeat, at in todo:
+        if spec.warmup:
+            lead_in(target, level)
+        clock.begin(level, repeat, target.requests(level))
+        outcome = run_level(target, level, repeat, at, run.started_monotonic_ns, clock.show, watch)
+        if outcome.died:
+            raise _died(outcome.died, results, spec, store.folder)
+        results[level.name, repeat] = outcome.result
+        store.add(outcome.result, outcome.records)
+        run = _with_levels(run, spec, results)
+        yield run
+        time.sleep(spec.cooldown_s)
 
 
 def check(spec: SuiteSpec) -> None:
@@ -195,9 +207,10 @@ def _with_levels(
     return msgspec.structs.replace(run, levels=tuple(levels), stopped=stopped)
 
 
-def _died(why: str, done: int, total: int, out: Path) -> ServerDied:
+def _died(why: str, results: dict[tuple[str, int], LevelResult], spec: SuiteSpec, out: Path) -> ServerDied:
+    total = len(spec.levels) * spec.repeats
     return ServerDied(
-        f"The server went away ({why}); {done} of {total} levels are kept in {out}.",
+        f"The server went away ({why}); {len(results)} of {total} levels are kept in {out}.",
         next="start the server again and repeat the command: finished levels are not repeated",
     )
 

@@ -15,6 +15,7 @@ WAVES = 20
 STEADY = 3  # waves in a row
 WITHIN = 0.10  # of their median
 LIMIT_S = 30.0
+SHORT = 32  # tokens of a warm-up answer
 SHARE = 0.2
 
 Ask = Callable[[Level, int, int, int], list[Record]]  # level, seed, requests, output tokens
@@ -42,37 +43,36 @@ def warm_up(
     _, output_len = target.sizes(level)
     waves: list[Wave] = []
     steady = False
+    small = msgspec.structs.replace(level, concurrency=width, arrival="closed", rate_s=None)
     while len(waves) < WAVES and time.monotonic() - began_s < limit_s and not steady:
-        records = ask(
-            msgspec.structs.replace(level, concurrency=width, arrival="closed", rate_s=None),
-            1_000_000 + len(waves),
-            width,
-            min(output_len, 32),
-        )
-        done = [record for record in records if record.outcome == "ok"]
-        if not done:
-            first = records[0]
-            if first.outcome == "http-status":
-                raise refused(target.endpoints[0], first.status, first.detail)
+        records = ask(small, 1_000_000 + len(waves), width, min(output_len, SHORT))
+        wave = _wave(records, target)
+        if wave is None:
             break
-        e2e = metrics.distribution(metrics.e2e_ns(record) or 0 for record in done)
-        ttft = metrics.distribution(metrics.ttft_ns(record) or 0 for record in done)
-        assert e2e is not None and ttft is not None
-        waves.append(Wave(e2e.p50 / 1e6, ttft.p50 / 1e6))
+        waves.append(wave)
         if len(waves) >= STEADY:
-            limit_s = min(limit_s, SHARE * rounds * e2e.p50 / 1e9)
-        target.e2e_ns = round(e2e.p50 * output_len / min(output_len, 32))
+            limit_s = min(limit_s, SHARE * rounds * wave.e2e_ms / 1e3)
+        target.e2e_ns = round(wave.e2e_ms * 1e6 * output_len / min(output_len, SHORT))
         steady = _steady([wave.e2e_ms for wave in waves[-STEADY:]])
+    lengths = target.lengths
     return {
         "steady": steady,
         "waves": [msgspec.to_builtins(wave) for wave in waves],
         "spent_s": round(time.monotonic() - began_s, 3),
-        "lengths": {
-            "source": target.lengths.source,
-            "overhead": target.lengths.overhead,
-            "per_word": target.lengths.per_word,
-        },
+        "lengths": {"source": lengths.source, "overhead": lengths.overhead, "per_word": lengths.per_word},
     }
+
+
+def _wave(records: list[Record], target: Target) -> Wave | None:
+    """Medians of one wave; None where nothing was answered. Raises `MeasureFailed` on a refusal."""
+    done = [record for record in records if record.outcome == "ok"]
+    e2e = metrics.distribution(metrics.e2e_ns(record) or 0 for record in done)
+    ttft = metrics.distribution(metrics.ttft_ns(record) or 0 for record in done)
+    if e2e is None or ttft is None:
+        if records and records[0].outcome == "http-status":
+            raise refused(target.endpoints[0], records[0].status, records[0].detail)
+        return None
+    return Wave(e2e.p50 / 1e6, ttft.p50 / 1e6)
 
 
 def _steady(latest: list[float]) -> bool:

@@ -27,8 +27,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is told."""
 
     spec: SuiteSpec
-    model: str
-    api: str
     lengths: Lengths
     e2e_ns: int
     level: Level
@@ -71,22 +69,25 @@ def send_by_processes(
     Raises `MeasureFailed` where a worker fails.
     """
     start_at_ns = time.monotonic_ns() + round(HEAD_START_S * 1e9)
-    orders = [
-        Order(
-            spec=msgspec.structs.replace(target.spec, model=target.model, api=target.api.name),
-            model=target.model,
-            api=target.api.name,
-            lengths=target.lengths,
-            e2e_ns=target.e2e_ns,
-            level=level,
-            repeat=repeat,
-            seed=seed,
-            origin_ns=origin_ns,
-            start_at_ns=start_at_ns,
-            part=(i, processes),
-        )
-        for i in range(processes)
-    ]
+    order = Order(
+        spec=msgspec.structs.replace(target.spec, model=target.model, api=target.api.name),
+        lengths=target.lengths,
+        e2e_ns=target.e2e_ns,
+        level=level,
+        repeat=repeat,
+        seed=seed,
+        origin_ns=origin_ns,
+        start_at_ns=start_at_ns,
+        part=(0, processes),
+    )
+    reports = _run([msgspec.structs.replace(order, part=(i, processes)) for i in range(processes)])
+    records = sorted((r for report in reports for r in report.records), key=lambda record: record.index)
+    show(len(records), sum(record.outcome != "ok" for record in records), 0)
+    return records, [report.figures for report in reports]
+
+
+def _run(orders: list[Order]) -> list[Report]:
+    """One process an order; none is left behind whatever happens."""
     command = [sys.executable, "-m", "uncork.bench.workers"]
     running = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -98,15 +99,12 @@ def send_by_processes(
             process.stdin.write(_ENCODER.encode(order))
             process.stdin.close()
             process.stdin = None
-        reports = [_collect(process) for process in running]
+        return [_collect(process) for process in running]
     finally:
         for process in running:
             if process.poll() is None:
                 process.kill()
             process.wait()
-    records = sorted((r for report in reports for r in report.records), key=lambda record: record.index)
-    show(len(records), sum(record.outcome != "ok" for record in records), 0)
-    return records, [report.figures for report in reports]
 
 
 def _collect(process: "subprocess.Popen[bytes]") -> Report:
