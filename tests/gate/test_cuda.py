@@ -20,19 +20,20 @@ def named(result):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_eight_gpus_pass_a_full_run(gpus):
-    result = verify(gpus(8))
+    # Eight processes share this machine's few CPUs; on a real host each GPU has its own.
+    result = verify(gpus(8), cap_s=200)
 
     assert result.verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize(("count", "depth"), [(4, "full"), (8, "quick")])
-def test_healthy_gpus_pass(count, depth, gpus):
-    result = verify(gpus(count), depth)
+def test_healthy_gpus_pass(gpus):
+    result = verify(gpus(4), cap_s=200)
 
     assert [t for one in result.criteria for t in (*one.troubles, *one.not_run)] == []
     assert result.verdict is Verdict.PASS
-    assert result.tested == f"{count} GPUs (Stand-in GPU), a process each."
+    assert result.tested == "4 GPUs (Stand-in GPU), a process each."
 
 
 # Pair -> what is wrong with it (a line of the stand-in's state file), and the criterion that names it.

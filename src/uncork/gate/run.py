@@ -45,17 +45,19 @@ def verify(
     progress: Progress = lambda line: None,
     without: Collection[Criterion] = (),
     nonce: int | None = None,
+    cap_s: float | None = None,
 ) -> GateResult:
     """Ask every criterion of `depth` of every ordered pair of the fabric; never raises for what it finds.
 
     `baseline` is used where its fingerprint equals the fabric's; else the result says why not and link-derived
-    floors apply. `without` leaves criteria out, which costs the pass. The fabric stays open.
+    floors apply. `without` leaves criteria out, which costs the pass; `cap_s` is the hard cap (60 s; a soak
+    1800 s). The fabric stays open.
     """
     depth = Depth(depth)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     why_not = baselines.usable(baseline, fabric.fingerprint()) if baseline else "no baseline: a first run"
     used = None if why_not else baseline
-    run = Run(fabric, depth, used, secrets.randbits(63) if nonce is None else nonce, CAP_S[depth])
+    run = Run(fabric, depth, used, secrets.randbits(63) if nonce is None else nonce, cap_s or CAP_S[depth])
     results = _ask_all(run, without, progress)
     verdict = _conclude(run, results)
     run.warnings += fabric.notes()
@@ -151,7 +153,7 @@ def _ask(
     try:
         return asks[criterion](), ended
     except OutOfTime:
-        says = f"the hard cap of {CAP_S[run.depth]:.0f} s was reached during {criterion}"
+        says = f"the hard cap of {run.end_s - run.started_s:.0f} s was reached during {criterion}"
         return CriterionResult(criterion, Verdict.INCONCLUSIVE, "not run", not_run=(says,)), says
     except Stuck as stuck:
         run.broken.append(Trouble(stuck.says, component=run.labels[stuck.device]))

@@ -43,7 +43,7 @@ def _asked(run: Run, missing: list[str]) -> dict[Pair, Flagged]:
         answer = ping_pong(run, pair)
         if answer is not None:
             found[pair] = answer
-        elif is_unknown(reason := run.flags[min(pair), max(pair)]):
+        elif is_unknown(reason := run.flags[min(pair), max(pair)]) and not reason.absent:
             missing.append(f"{run.pair(pair)}: {reason.reason}")
     return found
 
