@@ -201,13 +201,13 @@ def end_step(db: sqlite3.Connection, step: int | None, reason: str) -> None:
         )
 
 
-def guard(db: sqlite3.Connection, folder: Path, txn: str) -> int:
+def guard(db: sqlite3.Connection, folder: Path, txn: str, watch: "Watch | None" = None) -> int:
     """Wait for the deadline of an open hold and then undo it, unless it was confirmed first; an exit status.
 
     A full, failing or ruined disk must not keep the host from being put back: past the deadline nobody can
     confirm, so the group is undone once from what was last read, and the rows are tried again for a while.
     """
-    watch = _Watch(db, txn)
+    watch = watch or Watch(db, txn)
     tries = 0
     while tries < ROW_TRIES:
         if not watch.look():
@@ -237,7 +237,7 @@ def guard(db: sqlite3.Connection, folder: Path, txn: str) -> int:
     return 30
 
 
-class _Watch:
+class Watch:
     """What a guard last read of its hold."""
 
     def __init__(self, db: sqlite3.Connection, txn: str) -> None:
@@ -274,10 +274,12 @@ def main(argv: list[str]) -> int:
     if given.detach and not _detach():
         return 0
     db = database.connect(given.db)
-    if given.detach:
-        _say_armed()
     if not given.now:
-        return guard(db, given.db.parent, given.txn)
+        watch = Watch(db, given.txn)
+        watch.look()  # from here on it knows what to undo
+        if given.detach:
+            _say_armed()
+        return guard(db, given.db.parent, given.txn, watch)
     try:
         with locked(given.db.parent, wait_s=CALL_LIMIT_S):
             outcomes = undo(db, given.txn, why="revert.py --now", actor=chain.actor("human"))
