@@ -57,8 +57,10 @@ def bench(
     if self_test:
         _self_test(concurrency, as_json)
         return
+    from uncork.bench.endpoint import parse_endpoints
     from uncork.bench.suite import run_suite
     from uncork.bench.table import rows
+    from uncork.bench.telemetry import Telemetry
     from uncork.cli.show import clean, console, print_json
 
     levels = _levels(suite, concurrency, rate, arrival, input_len)
@@ -90,7 +92,8 @@ def bench(
         insecure=insecure,
     )
     folder = out or _default_out()
-    run = run_suite(spec, out=folder, progress=_progress())
+    telemetry = Telemetry(parse_endpoints(endpoint)[0].url)
+    run = run_suite(spec, out=folder, progress=_progress(), watch=telemetry.watch)
     _clear_progress()
     if as_json:
         print_json(run)
