@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from uncork.cli.show import clean
-from uncork.model.findings import Answer, Audit, Priority, Result
+from uncork.model.findings import Answer, Audit, ChangeClass, Priority, Result
 
 STYLES = {Priority.P0: "bold red", Priority.P1: "yellow", Priority.P2: "cyan", Priority.INFO: "dim"}
 LISTED_UNKNOWN = 6
@@ -161,8 +161,11 @@ def _next(out: Console, by_answer: dict[Answer, list[Result]], arguments: str) -
     failed = by_answer[Answer.FAIL]
     if failed:
         out.print(f"Next: uncork explain {failed[0].id}{arguments}", soft_wrap=True)
-        if not arguments and any(one.changes for one in failed):
+        host_only = [one for one in failed if one.changes and one.change_class is ChangeClass.HOST_ONLY]
+        if not arguments and any(one.changes for one in failed if one not in host_only):
             out.print("      uncork run --dry-run   shows what it would change, from what to what")
+        if not arguments and host_only:
+            out.print("      uncork audit --host-script FILE   writes what only the host's administrator can")
     elif by_answer[Answer.UNKNOWN]:
         out.print(f"Next: uncork audit --all{arguments}   says what would settle each answer", soft_wrap=True)
     else:

@@ -233,7 +233,10 @@ def _properties(host: Host, path: str) -> dict[str, int]:
 
 def _topology_file(host: Host) -> str | Unknown:
     for path in _TOPOLOGY_FILES:
-        if host.exists(path) is True:
+        there = host.exists(path)
+        if isinstance(there, Unknown):
+            return there
+        if there:
             return path
     return Unknown("no topology file of a cloud is here", absent=True)
 

@@ -186,6 +186,8 @@ def topo_file(facts: Facts) -> Iterator[Verdict]:
     shipped = facts.p2p.topology_file
     if named_files:
         yield passes(f"NCCL_TOPO_FILE={named_files[0][1]}", named_files[0][0])
+    elif is_unknown(shipped) and not shipped.absent:
+        yield unknown(shipped.reason)
     elif not is_unknown(shipped) and "/var/run/nvidia-topologyd/" not in shipped:
         yield fails(f"{shipped} is here, and no server names it", evidence=seen("file", shipped))
     else:
