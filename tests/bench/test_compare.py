@@ -2,10 +2,11 @@
 
 import random
 
+import msgspec
 from tests.bench.runs import run
 
 from uncork.bench.compare import compare
-from uncork.model.comparison import Judgement
+from uncork.model.comparison import Comparison, Judgement
 
 
 def _noisy(dice: random.Random, speed: float, repeats: int = 5) -> dict[str, list[float]]:
@@ -34,6 +35,7 @@ def test_one_repeat_supports_no_difference():
 
     assert said.judgement is Judgement.UNCLEAR
     assert "no interval" in said.says
+    assert msgspec.json.decode(msgspec.json.encode(said), type=Comparison) == said
 
 
 def test_other_flags_are_not_comparable_unless_under_test():

@@ -142,7 +142,7 @@ def _difference(
     counts: tuple[int, int],
 ) -> Difference:
     middle = math.exp(fmean(map(math.log, now)) - fmean(map(math.log, was)))
-    low, high = ratio.interval(confidence) if ratio else (0.0, math.inf)
+    low, high = ratio.interval(confidence) if ratio else (None, None)
     judgement, needed = Judgement.UNCLEAR, None
     if p_value < 1 - CONFIDENCE:
         better = (middle > 1) == metric.higher_is_better
@@ -206,7 +206,7 @@ def _sentence(judgement: Judgement, overall: tuple[Difference, ...]) -> str:
 
 def interval_words(one: Difference) -> str:
     """The interval of a ratio as a person reads it; one wider than tenfold says that the repeats settle nothing."""
-    if not math.isfinite(one.high):
+    if one.low is None or one.high is None:
         return "one repeat: no interval"
     if one.high > 10 * max(one.low, 1e-9):
         return "the repeats differ too much for an interval"

@@ -56,7 +56,7 @@ def _show(result: "Comparison") -> None:
     out.print(f"{'level':<14}{'metric':<17}{'before':>10}{'after':>10}{'change':>9}  interval")
     for one in (*result.overall, *result.levels):
         line = f"{one.level or 'all':<14}{one.metric:<17}{one.before:>10.2f}{one.after:>10.2f}{one.ratio - 1:>+9.1%}"
-        interval = interval_words(one) if one.high <= 10 * max(one.low, 1e-9) else "none"
+        interval = interval_words(one) if one.low and one.high and one.high <= 10 * one.low else "none"
         out.print(clean(f"{line}  {interval}"))
     needed = max((one.repeats_needed or 0 for one in result.overall), default=0)
     if needed:

@@ -19,7 +19,7 @@ class Difference(msgspec.Struct, frozen=True):
     """One metric at one level (or over all levels, `level` empty), after against before.
 
     `ratio` is after/before with its interval `low`..`high`; the interval covers `confidence` after correction
-    for how many were asked. `repeats_needed` is how many repeats a run would have settled it (None: settled).
+    for how many were asked; both are None where one repeat gives no interval. `repeats_needed` is how many repeats a run would have settled it (None: settled).
     """
 
     level: str
@@ -31,8 +31,8 @@ class Difference(msgspec.Struct, frozen=True):
     n_before: int
     n_after: int
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     confidence: float
     judgement: Judgement
     repeats_needed: int | None = None
