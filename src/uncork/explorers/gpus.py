@@ -200,70 +200,77 @@ def _word(found: str | None, table: dict[str, int]) -> int | Unknown:
     )
 
 
+# Field of ours → nvidia-smi's parsed field of the same meaning; powers come in watts.
+_SAME = {
+    "name": "name",
+    "uuid": "uuid",
+    "vbios": "vbios",
+    "memory_total_bytes": "memory_total_bytes",
+    "memory_used_bytes": "memory_used_bytes",
+    "bar1_total_bytes": "bar1_total_bytes",
+    "bar1_used_bytes": "bar1_used_bytes",
+    "persistence": "persistence",
+    "mig": "mig",
+    "mig_pending": "mig_pending",
+    "ecc": "ecc",
+    "ecc_pending": "ecc_pending",
+    "ecc_uncorrected_volatile": "ecc_volatile_uncorrectable",
+    "ecc_uncorrected_aggregate": "ecc_aggregate_uncorrectable",
+    "ecc_corrected_volatile": "ecc_volatile_correctable",
+    "remap_uncorrected": "remapped_uncorrectable",
+    "remap_pending": "remap_pending",
+    "remap_failure": "remap_failed",
+    "retired_pending": "retired_pending",
+    "utilization_percent": "utilization_percent",
+    "temperature_c": "temperature_c",
+    "memory_temperature_c": "temperature_memory_c",
+    "slowdown_temperature_c": "temperature_slowdown_c",
+    "shutdown_temperature_c": "temperature_shutdown_c",
+    "temperature_margin_c": "temperature_limit_margin_c",
+    "sm_clock_mhz": "clock_sm_mhz",
+    "memory_clock_mhz": "clock_memory_mhz",
+    "max_sm_clock_mhz": "clock_sm_max_mhz",
+    "max_memory_clock_mhz": "clock_memory_max_mhz",
+    "link_gen": "pcie_gen_current",
+    "link_gen_max": "pcie_gen_max",
+    "link_gen_device_max": "pcie_gen_device_max",
+    "link_width": "width_current",
+    "link_width_max": "width_max",
+    "replays": "replays",
+    "replay_rollovers": "replay_rollovers",
+    "display_active": "display_active",
+    "gsp_version": "gsp_firmware",
+}
+_WATTS = {
+    "power_mw": "power_draw_w",
+    "power_enforced_mw": "power_limit_w",
+    "power_default_mw": "power_default_w",
+    "power_min_mw": "power_min_w",
+    "power_max_mw": "power_max_w",
+}
+
+
 def _from_printed(at: int, gpu: "Printed") -> Gpu:
     pstate = (gpu.performance_state or "").removeprefix("P")
+    mode = (gpu.compute_mode or "").lower().replace("_", "-").replace(" ", "-")
+    status = (gpu.fabric_status or "").lower()
+    reasons = None if gpu.throttle is None else sum(REASON_BITS.get(word, 0) for word in set(gpu.throttle))
+    copied: dict[str, Any] = {ours: _or(getattr(gpu, theirs)) for ours, theirs in _SAME.items()}
+    copied |= {ours: _milli(getattr(gpu, theirs)) for ours, theirs in _WATTS.items()}
     return Gpu(
+        **copied,
         index=at if gpu.index is None else gpu.index,
-        name=_or(gpu.name),
         bdf=full_bdf(gpu.bus_id) if gpu.bus_id else NOT_READ,
-        uuid=_or(gpu.uuid),
-        vbios=_or(gpu.vbios),
-        memory_total_bytes=_or(gpu.memory_total_bytes),
-        memory_used_bytes=_or(gpu.memory_used_bytes),
         memory_free_bytes=_difference(gpu.memory_total_bytes, gpu.memory_used_bytes),
-        bar1_total_bytes=_or(gpu.bar1_total_bytes),
-        bar1_used_bytes=_or(gpu.bar1_used_bytes),
-        persistence=_or(gpu.persistence),
-        compute_mode=NOT_READ
-        if gpu.compute_mode is None
-        else gpu.compute_mode.lower().replace("_", "-").replace(" ", "-"),
-        mig=_or(gpu.mig),
-        mig_pending=_or(gpu.mig_pending),
-        ecc=_or(gpu.ecc),
-        ecc_pending=_or(gpu.ecc_pending),
-        ecc_uncorrected_volatile=_or(gpu.ecc_volatile_uncorrectable),
-        ecc_uncorrected_aggregate=_or(gpu.ecc_aggregate_uncorrectable),
-        ecc_corrected_volatile=_or(gpu.ecc_volatile_correctable),
-        remap_uncorrected=_or(gpu.remapped_uncorrectable),
-        remap_pending=_or(gpu.remap_pending),
-        remap_failure=_or(gpu.remap_failed),
-        retired_pending=_or(gpu.retired_pending),
+        compute_mode=mode or NOT_READ,
         recovery_action=_word(gpu.recovery_action, _RECOVERY),
         pstate=int(pstate) if pstate.isdigit() else NOT_READ,
-        utilization_percent=_or(gpu.utilization_percent),
-        temperature_c=_or(gpu.temperature_c),
-        memory_temperature_c=_or(gpu.temperature_memory_c),
-        slowdown_temperature_c=_or(gpu.temperature_slowdown_c),
-        shutdown_temperature_c=_or(gpu.temperature_shutdown_c),
-        temperature_margin_c=_or(gpu.temperature_limit_margin_c),
-        power_mw=_milli(gpu.power_draw_w),
         power_limit_mw=_milli(gpu.power_limit_requested_w or gpu.power_limit_w),
-        power_enforced_mw=_milli(gpu.power_limit_w),
-        power_default_mw=_milli(gpu.power_default_w),
-        power_min_mw=_milli(gpu.power_min_w),
-        power_max_mw=_milli(gpu.power_max_w),
-        sm_clock_mhz=_or(gpu.clock_sm_mhz),
-        memory_clock_mhz=_or(gpu.clock_memory_mhz),
-        max_sm_clock_mhz=_or(gpu.clock_sm_max_mhz),
-        max_memory_clock_mhz=_or(gpu.clock_memory_max_mhz),
-        event_reasons=NOT_READ
-        if gpu.throttle is None
-        else sum(REASON_BITS.get(word, 0) for word in set(gpu.throttle)),
-        link_gen=_or(gpu.pcie_gen_current),
-        link_gen_max=_or(gpu.pcie_gen_max),
-        link_gen_device_max=_or(gpu.pcie_gen_device_max),
-        link_width=_or(gpu.width_current),
-        link_width_max=_or(gpu.width_max),
-        replays=_or(gpu.replays),
-        replay_rollovers=_or(gpu.replay_rollovers),
-        display_active=_or(gpu.display_active),
+        event_reasons=_or(reasons),
         virtualization=_word(gpu.virtualization, _VIRTUALIZATION),
-        addressing_mode=NOT_READ if gpu.addressing_mode is None else gpu.addressing_mode.lower(),
-        gsp_version=_or(gpu.gsp_firmware),
+        addressing_mode=(gpu.addressing_mode or "").lower() or NOT_READ,
         fabric_state=_word(gpu.fabric_state, _FABRIC),
-        fabric_status=NOT_READ
-        if gpu.fabric_status is None
-        else (0 if gpu.fabric_status.lower() == "success" else 999),
+        fabric_status=NOT_READ if not status else 0 if status == "success" else 999,
         processes=NOT_READ if gpu.processes is None else tuple(_processes(gpu)),
     )
 

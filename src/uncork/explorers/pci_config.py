@@ -4,6 +4,7 @@ Registers and bits: PCI Express Base Specification 6.0, chapter 7; names as in p
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from uncork.model.facts.pcie import Config, Rebar
 from uncork.model.unknown import Unknown
@@ -77,54 +78,71 @@ def parse(data: bytes) -> Config | Unknown:
     express = capabilities(data).get(0x10)
     if express is None:
         return Unknown("the function has no PCI Express capability")
+    return Config(**_device(data, express), **_link(data, express), **_extended(data))
+
+
+def _device(data: bytes, express: int) -> dict[str, Any]:
+    """Device capabilities, control and status of the PCI Express capability at `express`."""
+    cap, control = dword(data, express + 0x04), word(data, express + 0x08)
+    cap2, control2 = dword(data, express + 0x24), word(data, express + 0x28)
+    return {
+        "port": _PORTS.get(word(data, express + 0x02) >> 4 & 0xF, "other"),
+        "payload_bytes": 128 << (control >> 5 & 7),
+        "payload_supported_bytes": 128 << (cap & 7),
+        "read_request_bytes": 128 << (control >> 12 & 7),
+        "extended_tag": bool(control & 0x100),
+        "extended_tag_supported": bool(cap & 0x20),
+        "relaxed_ordering": bool(control & 0x10),
+        "no_snoop": bool(control & 0x800),
+        "transactions_pending": bool(word(data, express + 0x0A) & 0x20),
+        "completion_timeout_code": control2 & 0xF,
+        "completion_timeout_off": bool(control2 & 0x10),
+        "atomic_routing": bool(cap2 & 0x40),
+        "atomic_completer_64": bool(cap2 & 0x100),
+        "atomic_requester": bool(control2 & 0x40),
+        "atomic_egress_blocked": bool(control2 & 0x80),
+        "ten_bit_tag_completer": bool(cap2 & 0x10000),
+        "ten_bit_tag_requester_supported": bool(cap2 & 0x20000),
+        "ten_bit_tag": bool(control2 & 0x1000),
+    }
+
+
+def _link(data: bytes, express: int) -> dict[str, Any]:
+    """The link of the function, None throughout where it is part of the root complex; power fault of a slot."""
+    flags = word(data, express + 0x02)
+    port = _PORTS.get(flags >> 4 & 0xF, "other")
+    cap, status = dword(data, express + 0x0C), word(data, express + 0x12)
+    link = port != "integrated"
+    slotted = port in ("root", "downstream") and bool(flags & 0x100)
+    return {
+        "link_speed_gt_s": _SPEEDS_GT_S.get(status & 0xF) if link else None,
+        "link_width": status >> 4 & 0x3F if link else None,
+        "max_link_speed_gt_s": _SPEEDS_GT_S.get(cap & 0xF) if link else None,
+        "max_link_width": cap >> 4 & 0x3F if link else None,
+        "target_speed_gt_s": _SPEEDS_GT_S.get(word(data, express + 0x30) & 0xF) if link else None,
+        "aspm": _ASPM[word(data, express + 0x10) & 3] if link else None,
+        "slot_power_fault": bool(word(data, express + 0x1A) & 2) if slotted else None,
+    }
+
+
+def _extended(data: bytes) -> dict[str, Any]:
+    """What the extended capabilities say; None where the function has no such one."""
     more = extended(data)
 
-    def has(id: int, read: Callable[[int], int]) -> int | None:
+    def has(id: int, read: Callable[[int], Any]) -> Any:
         return read(more[id]) if id in more else None
 
-    cap, control = dword(data, express + 0x04), word(data, express + 0x08)
-    port = _PORTS.get(word(data, express + 0x02) >> 4 & 0xF, "other")
-    link = port != "integrated"
-    cap2, control2 = dword(data, express + 0x24), word(data, express + 0x28)
-    link_cap, link_status = dword(data, express + 0x0C), word(data, express + 0x12)
-    slotted = port in ("root", "downstream") and bool(word(data, express + 0x02) & 0x100)
-    dpc, ats = has(DPC, lambda at: word(data, at + 8)), has(ATS, lambda at: word(data, at + 6))
-    return Config(
-        port=port,
-        payload_bytes=128 << (control >> 5 & 7),
-        payload_supported_bytes=128 << (cap & 7),
-        read_request_bytes=128 << (control >> 12 & 7),
-        extended_tag=bool(control & 0x100),
-        extended_tag_supported=bool(cap & 0x20),
-        relaxed_ordering=bool(control & 0x10),
-        no_snoop=bool(control & 0x800),
-        transactions_pending=bool(word(data, express + 0x0A) & 0x20),
-        link_speed_gt_s=_SPEEDS_GT_S.get(link_status & 0xF) if link else None,
-        link_width=link_status >> 4 & 0x3F if link else None,
-        max_link_speed_gt_s=_SPEEDS_GT_S.get(link_cap & 0xF) if link else None,
-        max_link_width=link_cap >> 4 & 0x3F if link else None,
-        target_speed_gt_s=_SPEEDS_GT_S.get(word(data, express + 0x30) & 0xF) if link else None,
-        aspm=_ASPM[word(data, express + 0x10) & 3] if link else None,
-        slot_power_fault=bool(word(data, express + 0x1A) & 2) if slotted else None,
-        completion_timeout_code=control2 & 0xF,
-        completion_timeout_off=bool(control2 & 0x10),
-        atomic_routing=bool(cap2 & 0x40),
-        atomic_completer_64=bool(cap2 & 0x100),
-        atomic_requester=bool(control2 & 0x40),
-        atomic_egress_blocked=bool(control2 & 0x80),
-        ten_bit_tag_completer=bool(cap2 & 0x10000),
-        ten_bit_tag_requester_supported=bool(cap2 & 0x20000),
-        ten_bit_tag=bool(control2 & 0x1000),
-        acs_supported=has(ACS, lambda at: word(data, at + 4)),
-        acs_control=has(ACS, lambda at: word(data, at + 6)),
-        ats=None if ats is None else bool(ats & 0x8000),
+    return {
+        "acs_supported": has(ACS, lambda at: word(data, at + 4)),
+        "acs_control": has(ACS, lambda at: word(data, at + 6)),
+        "ats": has(ATS, lambda at: bool(word(data, at + 6) & 0x8000)),
         # Trigger status of DPC is bit 0 of its status word.
-        dpc_triggered=None if dpc is None else bool(dpc & 1),
-        aer_uncorrectable=has(AER, lambda at: dword(data, at + 4) & ~dword(data, at + 8)),
-        aer_correctable=has(AER, lambda at: dword(data, at + 0x10)),
-        sriov_vfs=has(SRIOV, lambda at: word(data, at + 0x10)),
-        rebar=_rebar(data, more[REBAR]) if REBAR in more else (),
-    )
+        "dpc_triggered": has(DPC, lambda at: bool(word(data, at + 8) & 1)),
+        "aer_uncorrectable": has(AER, lambda at: dword(data, at + 4) & ~dword(data, at + 8)),
+        "aer_correctable": has(AER, lambda at: dword(data, at + 0x10)),
+        "sriov_vfs": has(SRIOV, lambda at: word(data, at + 0x10)),
+        "rebar": _rebar(data, more[REBAR]) if REBAR in more else (),
+    }
 
 
 def _rebar(data: bytes, at: int) -> tuple[Rebar, ...]:

@@ -111,33 +111,9 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
     Wrong when: bridge and PCIe systems, which have no NVSwitch; GB200 and later are served by NVLSM
     Source: NVIDIA Fabric Manager user guide
     """
-    driver = facts.driver
-    if driver.fabric_manager_mismatch:
-        yield fails(
-            "the fabric manager refuses this driver's version",
-            evidence=seen("fabric manager", driver.fabric_manager_mismatch),
-        )
-        return
-    own, module = driver.fabric_manager_version, driver.module_version
-    if (
-        not is_unknown(own)
-        and not is_unknown(module)
-        and not same_version(own, module)
-        and may_have_fabric(facts)
-    ):
-        yield fails(
-            f"fabric manager {own}, driver {module}",
-            evidence=seen("versions", f"{own} / {module}"),
-        )
-        return
-    if not is_unknown(driver.fabric_manager_errors) and (
-        ended := [
-            line
-            for line in driver.fabric_manager_errors
-            if re.search(r"Active: failed|Failed to start", line)
-        ]
-    ):
-        yield fails("the fabric manager failed", evidence=lines("nvidia-fabricmanager", ended))
+    broken = tuple(_refused(facts))
+    if broken:
+        yield from broken
         return
     if reason := no_nvidia(facts):
         yield not_applicable(reason)
@@ -157,6 +133,23 @@ def fabric_manager(facts: Facts) -> Iterator[Verdict]:
         yield unknown("a container does not show the host's fabric manager")
     else:
         yield fails("NVSwitches are here and no fabric manager runs")
+
+
+def _refused(facts: Facts) -> Iterator[Verdict]:
+    """What logs and versions say against it, whatever runs."""
+    driver = facts.driver
+    own, module = driver.fabric_manager_version, driver.module_version
+    ended = () if is_unknown(driver.fabric_manager_errors) else driver.fabric_manager_errors
+    ended = tuple(line for line in ended if re.search(r"Active: failed|Failed to start", line))
+    if driver.fabric_manager_mismatch:
+        line = driver.fabric_manager_mismatch
+        yield fails("the fabric manager refuses this driver's version", evidence=seen("fabric manager", line))
+    elif is_unknown(own) or is_unknown(module) or same_version(own, module) or not may_have_fabric(facts):
+        if ended:
+            yield fails("the fabric manager failed", evidence=lines("nvidia-fabricmanager", ended))
+    else:
+        words = f"fabric manager {own}, driver {module}"
+        yield fails(words, evidence=seen("versions", words))
 
 
 def may_have_fabric(facts: Facts) -> bool:

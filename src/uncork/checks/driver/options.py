@@ -135,25 +135,8 @@ def peermem(facts: Facts) -> Iterator[Verdict]:
         if is_unknown(modules)
         else next((n for n in ("nvidia_peermem", "nv_peer_mem") if n in modules), "")
     )
-    several = not is_unknown(log) and (log.several_hosts or (log.ranks or 0) > 8 or bool(log.network))
     if is_unknown(facts.network) or is_unknown(facts.network.ports):
-        if loaded:
-            yield passes(f"{loaded} is loaded")
-        elif not is_unknown(log) and log.gdr is False and log.network == "IB":
-            yield fails(
-                "NCCL goes over InfiniBand without GPUDirect RDMA",
-                evidence=seen("NCCL log", "GPU Direct RDMA Disabled"),
-            )
-        elif not is_unknown(modules) and several:
-            yield unknown(
-                "no peer memory module is loaded, and no text tells whether the NICs do RDMA or DMA-BUF is used"
-            )
-        elif not is_unknown(modules) and (facts.p2p.slow_network or "nvidia_peermem" not in modules):
-            yield unknown(
-                "no peer memory module is loaded, and no text tells whether an RDMA NIC carries GPU traffic"
-            )
-        else:
-            yield unknown("neither lsmod nor an RDMA NIC is in sight")
+        yield _by_text(facts, loaded)
         return
     if reason := no_rdma(facts) or no_nvidia(facts):
         yield not_applicable(reason)
@@ -170,6 +153,24 @@ def peermem(facts: Facts) -> Iterator[Verdict]:
             change=change,
             evidence=seen("/proc/modules", "no nvidia_peermem"),
         )
+
+
+def _by_text(facts: Facts, loaded: str) -> Verdict:
+    """The verdict where nothing shows the NICs."""
+    log, modules = facts.p2p.log, facts.driver.modules
+    if loaded:
+        return passes(f"{loaded} is loaded")
+    if not is_unknown(log) and log.gdr is False and log.network == "IB":
+        shown = seen("NCCL log", "GPU Direct RDMA Disabled")
+        return fails("NCCL goes over InfiniBand without GPUDirect RDMA", evidence=shown)
+    if is_unknown(modules):
+        return unknown("neither lsmod nor an RDMA NIC is in sight")
+    missing = "no peer memory module is loaded, and no text tells whether"
+    several = not is_unknown(log) and (log.several_hosts or (log.ranks or 0) > 8 or bool(log.network))
+    return unknown(
+        f"{missing} "
+        + ("the NICs do RDMA or DMA-BUF is used" if several else "an RDMA NIC carries GPU traffic")
+    )
 
 
 def dma_buf(facts: Facts) -> bool:

@@ -127,6 +127,11 @@ def _from_words(facts: Facts) -> Iterator[Verdict]:
             evidence=seen("/sys/class/iommu", ", ".join(listed)),
         )
         return
+    yield from _from_statements(facts, wrong)
+
+
+def _from_statements(facts: Facts, wrong: tuple[str, ...]) -> Iterator[Verdict]:
+    """What a reporter says in own words, and what goes wrong."""
     value, line = facts.driver.stated.get("iommu", ("", ""))
     nothing, bare = facts.driver.stated.get("iommu_parameter", ("", ""))
     if value in ("translated", "enabled"):

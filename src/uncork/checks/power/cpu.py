@@ -242,16 +242,17 @@ def limits(facts: Facts) -> Iterator[Verdict]:
             evidence=seen(path, percent),
         )
     else:
-        bounded = [
-            p
-            for p in policies
-            if not is_unknown(p.bios_limit_khz) and 0 < p.bios_limit_khz < 0.99 * known(p.hardware_max_khz)
-        ]
-        if bounded:
-            words = f"firmware ends clocks at {known(bounded[0].bios_limit_khz) // 1000} MHz"
-            yield fails(words, change_class=FIRMWARE, evidence=seen("bios_limit", bounded[0].bios_limit_khz))
-        else:
-            yield passes(f"clocks reach {known(one.hardware_max_khz) // 1000} MHz")
+        yield _by_firmware(policies)
+
+
+def _by_firmware(policies: tuple[Policy, ...]) -> Verdict:
+    """Whether the firmware ends clocks early."""
+    for policy in policies:
+        limit, most = policy.bios_limit_khz, known(policy.hardware_max_khz)
+        if not is_unknown(limit) and 0 < limit < 0.99 * most:
+            words = f"firmware ends clocks at {limit // 1000} MHz"
+            return fails(words, change_class=FIRMWARE, evidence=seen("bios_limit", limit))
+    return passes(f"clocks reach {known(policies[0].hardware_max_khz) // 1000} MHz")
 
 
 @check("power.actual-frequency", P1, NONE)
