@@ -61,4 +61,4 @@ def test_every_next_call_names_a_verb_that_exists():
     calls = " ".join(re.findall(r"next=\s*f?\"([^\"]*)\"", source))
     named = set(re.findall(r"\buncork ([a-z]+)", calls))
 
-    assert named <= set(VERBS)
+    assert named - {"that", "uncork"} <= set(VERBS)
