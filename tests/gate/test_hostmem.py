@@ -117,6 +117,17 @@ def test_without_a_compiler_it_still_moves_and_checks_and_says_which(choice, mon
         assert is_unknown(flag)
 
 
+@pytest.mark.parametrize("choice", ["numpy", "plain"])
+def test_a_machine_without_a_compiler_can_pass_and_says_what_was_left_out(choice):
+    with HostMemory(half_bytes=16 * MIB, kernel=choice) as fabric:
+        fabric.sizes = fabric.sizes[:3]
+        result = verify(fabric)
+
+    assert result.verdict is Verdict.PASS
+    assert not criterion(result, Criterion.ORDERING).applies
+    assert "needs a C compiler" in criterion(result, Criterion.ORDERING).says
+
+
 def test_a_node_that_hangs_is_replaced_and_answers_again(host):
     reply = host.ranks.call({0: {"op": "hang"}}, deadline_s=0.2)[0]
     (moved,) = host.move([Move(0, 0, Engine.COPY, Direction.PUSH, 4096, key=5)], deadline_s=20)

@@ -8,7 +8,7 @@ from uncork.gate.criteria import Pair, Run, class_of, concluded
 from uncork.gate.criteria.bandwidth import baseline_cells, look
 from uncork.gate.estimate import second_best
 from uncork.gate.fabric import Direction, Ended, Engine, Flagged
-from uncork.model.gate import Cell, Criterion, CriterionResult, Depth, Figure, Matrix, Trouble
+from uncork.model.gate import Cell, Criterion, CriterionResult, Depth, Figure, Matrix, Trouble, Verdict
 from uncork.model.unknown import is_unknown
 
 ORDERING_ROUNDS = 100_000
@@ -43,9 +43,21 @@ def _asked(run: Run, missing: list[str]) -> dict[Pair, Flagged]:
         answer = ping_pong(run, pair)
         if answer is not None:
             found[pair] = answer
-        elif is_unknown(reason := run.flags[min(pair), max(pair)]) and not reason.absent:
-            missing.append(f"{run.pair(pair)}: {reason.reason}")
+        elif is_unknown(reason := run.flags[min(pair), max(pair)]):
+            line = f"{run.pair(pair)}: {reason.reason}"
+            if not reason.absent:
+                missing.append(line)
+            elif line not in run.warnings:
+                run.warnings.append(line)  # the question does not arise for this pair
     return found
+
+
+def _no_flags(run: Run, criterion: Criterion) -> CriterionResult:
+    """No pair could be asked: no pass, unless the question arose for none of them."""
+    asked = [answer for answer in run.flags.values() if is_unknown(answer)]
+    says = asked[0].reason if asked else "not run"
+    missing = () if asked else ("no pair could be asked",)
+    return CriterionResult(criterion, Verdict.INCONCLUSIVE, says, (), missing, applies=not asked)
 
 
 def ordering(run: Run) -> CriterionResult:
@@ -62,7 +74,7 @@ def ordering(run: Run) -> CriterionResult:
         run.lost.setdefault((trouble.src, trouble.dst), "shows flags before data")
     rounds = min((one.rounds for one in found.values()), default=0)
     if not found and not missing:
-        missing.append("no pair could be asked")
+        return _no_flags(run, Criterion.ORDERING)
     bound = f", so fewer than {3 / rounds:.0e} a round at 95 %" if rounds and not troubles else ""
     return concluded(Criterion.ORDERING, f"{rounds} rounds a pair{bound}", troubles, missing)
 
@@ -129,7 +141,10 @@ def latency(run: Run) -> CriterionResult:
     """Flag and all-reduce latency against the baseline; a first run only records them."""
     run.phase = Criterion.LATENCY
     missing = run.not_asked()
-    troubles = _flag_latency(run, _asked(run, missing)) + _all_reduce(run, missing)
+    found = _asked(run, missing)
+    if not found and not missing:
+        return _no_flags(run, Criterion.LATENCY)
+    troubles = _flag_latency(run, found) + _all_reduce(run, missing)
     says = (
         "compared with the baseline"
         if run.baseline

@@ -123,6 +123,9 @@ class HostMemory:
             why[Criterion.CONCURRENCY] = "one node: its copy already runs on all CPUs at once"
         if sum(len(node.cpus) for node in self.nodes) == 1:
             why[Criterion.ORDERING] = why[Criterion.LATENCY] = "one CPU: nothing runs beside it"
+        elif not self.compiled:
+            says = "needs a C compiler (cc, gcc or clang); processors order host memory by their architecture"
+            why[Criterion.ORDERING] = why[Criterion.LATENCY] = says
         if not self.counters():
             why[Criterion.COUNTERS] = "no EDAC driver counts memory errors here (usual in a virtual machine)"
         return why
@@ -177,10 +180,10 @@ class HostMemory:
         stale = sum(int(replies[end].value["stale"]) for end in ends)
         done = int(replies[src].value["rounds"])
         if done < min(rounds, ENOUGH_ROUNDS):
-            # Both sides need a CPU at the same time; on a busy machine they may not get one, which is no hang.
-            return Unknown(
-                f"the CPUs were too busy for a ping-pong: {done} of {rounds} rounds in {limit_s:.0f} s"
-            )
+            # Both sides need a CPU at the same time; on a busy machine they may not get one, which is no hang, and
+            # the order of host memory is the processor's: nothing that a setting could break.
+            reason = f"the CPUs were too busy for a ping-pong: {done} of {rounds} rounds in {limit_s:.0f} s"
+            return Unknown(reason, absent=True)
         return Flagged(one_way_ns=float(replies[src].value["ns"]), rounds=done, stale=stale)
 
     def counters(self) -> tuple[Counter, ...]:
