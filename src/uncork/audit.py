@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from uncork import __version__, checks
+from uncork.checks.excerpts import silent
 from uncork.checks.vetoes import vetoed
 from uncork.explorers import DEADLINE_S, DIMENSIONS, Exploration, Progress, explore
 from uncork.host import Host
@@ -32,7 +33,7 @@ def of(name: str, seen: Exploration) -> Audit:
 def judge(facts: Facts) -> tuple[Result, ...]:
     """Every check's answers about these facts with the advice that holds on this host, ranked."""
     found = [result for one in checks.load().values() for result in checks.answer(one, facts)]
-    return tuple(sorted(vetoed(found, facts), key=rank))
+    return tuple(sorted(silent(vetoed(found, facts), facts), key=rank))
 
 
 def rank(result: Result) -> tuple[int, int, int, str, str]:

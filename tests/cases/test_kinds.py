@@ -54,3 +54,15 @@ def test_what_only_looks_like_trouble_is_left_alone(tmp_path, id, title, files):
     found = [(one.answer, one.reason or one.says) for one in _audit(tmp_path, files) if one.id == id]
 
     assert found and Answer.FAIL not in {answer for answer, _ in found}, found
+
+
+def test_nothing_passes_because_one_line_of_a_log_is_silent(tmp_path):
+    results = _audit(tmp_path, {"dmesg.txt": "[ 5351.000000] usb 1-1: new high-speed USB device number 2\n"})
+
+    assert [one.id for one in results if one.answer is Answer.PASS] == []
+
+
+def test_a_text_that_says_nothing_settles_nothing(tmp_path):
+    results = _audit(tmp_path, {"note.txt": "hello world\n"})
+
+    assert [one.id for one in results if one.answer in (Answer.PASS, Answer.FAIL)] == []

@@ -34,6 +34,7 @@ _LIBRARIES = (
     "/usr/lib/wsl/lib",
 )
 _LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+EXCERPT_LINES = 200
 _VERSION = re.compile(r"\b(\d{3,}\.\d{2,3}(?:\.\d{2,3})?)\b")
 
 
@@ -45,7 +46,7 @@ def explore(host: Host) -> DriverFacts:
     words = statements.words(host)
     said = statements.about(host) if words else None
     module = _module(host, log, said)
-    mismatch, errors = _fabric_log(host)
+    mismatch, errors, state = _fabric_log(host)
     return DriverFacts(
         gpus=read.gpus,
         source=read.source,
@@ -57,6 +58,8 @@ def explore(host: Host) -> DriverFacts:
         fabric_manager_version=_fabric_manager(host, said),
         fabric_manager_mismatch=mismatch,
         fabric_manager_errors=errors,
+        fabric_manager_state=state,
+        cuda_errors=_cuda_errors(host, words),
         imex_channels=host.exists("/dev/nvidia-caps-imex-channels"),
         params=_params(host),
         modprobe=_modprobe(host),
@@ -66,6 +69,7 @@ def explore(host: Host) -> DriverFacts:
         xids=log if isinstance(log, Unknown) else gpu_log.xids(log),
         log=log,
         log_from_boot=isinstance(log_text, str) and "Linux version " in log_text,
+        log_excerpt=isinstance(log_text, str) and not host.live and _is_excerpt(log_text),
         confidential=read.confidential,
         nvlink_bw_mode=read.nvlink_bw_mode,
         uvm_hmm_disabled=_flag(host, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"),
@@ -75,6 +79,11 @@ def explore(host: Host) -> DriverFacts:
         bar1_stated=tuple((one.about, one.bytes, one.text) for one in (said.bar1 if said else ())),
         words=words,
     )
+
+
+def _is_excerpt(log: str) -> bool:
+    """Whether an attached log is a few lines that somebody chose: neither its beginning nor much of it."""
+    return "Linux version " not in log and log.count("\n") < EXCERPT_LINES
 
 
 def _module(
@@ -140,15 +149,30 @@ def _fabric_manager(host: Host, said: "Statements | None") -> str | Unknown:
     return match[1] if match else Unknown("nv-fabricmanager names no version")
 
 
-def _fabric_log(host: Host) -> tuple[str, tuple[str, ...] | Unknown]:
-    """The line in which the fabric manager refuses the driver, and its errors."""
+_CUDA_ERROR = re.compile(
+    r"\b(?:Error|error|CUDA_ERROR\w*|cudaError\w*)[ :(=]*80[234]\b|system not yet initialized"
+    r"|forward compatibility was attempted on non supported HW|system has unsupported display driver"
+)
+
+
+def _cuda_errors(host: Host, words: str) -> tuple[str, ...]:
+    """Lines in which CUDA names errors 802 to 804, wherever they were attached."""
+    kinds = ("engine-log", "nccl-log", "container")
+    texts = (words, *(text for kind in kinds for text in reading.attached(host, kind)))
+    found = (line.strip()[:300] for text in texts for line in text.splitlines() if _CUDA_ERROR.search(line))
+    return tuple(dict.fromkeys(found))[:10]
+
+
+def _fabric_log(host: Host) -> tuple[str, tuple[str, ...] | Unknown, str]:
+    """The line in which the fabric manager refuses the driver, its errors, and systemd's word for it."""
     texts = reading.attached(host, "fabricmanager")
     if not texts:
-        return "", Unknown("no log of the fabric manager was given")
+        return "", Unknown("no log of the fabric manager was given"), ""
     from uncork.parsers import fabricmanager
 
     log = fabricmanager.parse("".join(f"{text}\n" for text in texts))
-    return log.mismatch, (*log.errors, *filter(None, (log.failed,)))
+    state = "absent" if log.installed is False else log.active or ""
+    return log.mismatch, (*log.errors, *filter(None, (log.failed,))), state
 
 
 def _params(host: Host) -> dict[str, str] | Unknown:

@@ -146,6 +146,10 @@ class DriverFacts(msgspec.Struct, frozen=True):
     fabric_manager_version: str | Unknown
     fabric_manager_mismatch: str  # the line in which it refuses the driver, "" where none
     fabric_manager_errors: tuple[str, ...] | Unknown
+    fabric_manager_state: (
+        str  # systemd's word for its unit: active, inactive, failed, absent; "" where not told
+    )
+    cuda_errors: tuple[str, ...]  # attached lines in which CUDA refuses to start (802, 803, 804)
     imex_channels: bool | Unknown
     params: dict[str, str] | Unknown  # /proc/driver/nvidia/params
     modprobe: dict[str, str]  # NVreg_… options in /etc/modprobe.d
@@ -163,3 +167,4 @@ class DriverFacts(msgspec.Struct, frozen=True):
     words: str  # all of a reporter's own words
     stated: dict[str, tuple[str, str]]  # what a reporter states of it: field → value, line
     bar1_stated: tuple[tuple[str, int, str], ...]  # about, bytes, line
+    log_excerpt: bool = False  # a few attached lines of a log, whose silence proves nothing
