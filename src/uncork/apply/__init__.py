@@ -9,6 +9,7 @@ Interface
     extend(store, txn, seconds)          # move the deadline later
     undo(store, txn, why=...)            # put back what is still ours; [{target, end, now, before, by_hand}]
     rollback(store)                      # rollback.py: all of ours that is still in force, newest first
+    persist.write(store, persist.draft(store).files); persist.undo(store)    # boot files, after the proof
     predict(step)                        # dry_run.py: would change / would not / cannot predict, by real reads
     chain.head(store.db), chain.broken(store.db)    # the journal's newest hash; where it does not hold
 

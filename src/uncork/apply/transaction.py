@@ -113,7 +113,8 @@ class _Group:
         row = store.db.execute("SELECT plan FROM step WHERE id = ?", (step.id,)).fetchone()
         self.plan: str = row["plan"]
         self.child = Child(self._serve)
-        self.declared: dict[int, dict[str, Any]] = {}
+        self.declared: dict[int, dict[str, Any]] = {}  # intents, and what was read back after each
+        self.got: dict[int, str | None] = {}
 
     def run(self, hold_s: float | None) -> Applied:
         if self.step.kind != Kind.APPLY or not self.step.changes:
@@ -264,7 +265,7 @@ class _Group:
             self._stuck(ord, change)
         else:
             target = judge(self.knobs[change.knob], change, got)
-        self.declared[ord]["got"] = target.got
+        self.got[ord] = target.got
         body = {"end": target.end, "got": target.got, "code": target.code, "says": target.says}
         took_ms = (time.monotonic_ns() - began_ns) / 1e6
         self._note(
@@ -297,7 +298,8 @@ class _Group:
 
     def _put_back_unrecorded(self, error: StateUnwritable) -> NoReturn:
         """The journal stopped taking rows after the first write: undo by the intents, which are durable."""
-        ends = revert.put_back(list(self.declared.values()))
+        known = [{**intent, "got": self.got.get(ord)} for ord, intent in self.declared.items()]
+        ends = revert.put_back(known)
         bad = [end for end in ends if end["end"] in revert.LEFT]
         if bad:
             raise undo_failed("The journal can no longer be written", bad) from error

@@ -13,7 +13,9 @@ Interface
     store.seal_record(plan.id, sha256)               # before the first change
     approve(store, plan, plan.digest, by=..., how=...)   # approvals.py; used up when an apply step starts
     pause / resume / abort / skip / cancel / add / edit / move / replan (store, plan, ..., words=, by=)
+    approved(plan)                                   # whether all that would still be written is covered
     todo(plan)                                       # [{content, status, priority}]
+    fold(changes)                                    # lines for people; many equal changes on one
 
 Names of the steps that `build` makes: explore, rank, gate-before, benchmark-before, document, approve,
 apply-DIMENSION-KNOB ..., gate, confirm, benchmark, compare, decide, close. Only apply steps carry changes.
