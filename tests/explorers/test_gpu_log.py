@@ -23,6 +23,7 @@ LINES = [
     ("iommu: Default domain type: Translated", "iommu-domain"),
     ("mce: CPU3: Core temperature is above threshold, cpu clock is throttled", "throttled"),
     ("Hypervisor detected: KVM", "guest"),
+    ("NVRM: GPU 0000:01:00.0 is already bound to nouveau.", "nouveau"),
     ("DMI: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2", "guest"),
     ("pcieport 0000:00:01.1: pciehp: Slot(0): Link Down", "link-down"),
     ("{1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 0", "apei"),

@@ -157,7 +157,7 @@ _CUDA_ERROR = re.compile(
 
 def _cuda_errors(host: Host, words: str) -> tuple[str, ...]:
     """Lines in which CUDA names errors 802 to 804, wherever they were attached."""
-    kinds = ("engine-log", "nccl-log", "container")
+    kinds = ("engine-log", "application-log", "nccl-log", "container")
     texts = (words, *(text for kind in kinds for text in reading.attached(host, kind)))
     found = (line.strip()[:300] for text in texts for line in text.splitlines() if _CUDA_ERROR.search(line))
     return tuple(dict.fromkeys(found))[:10]

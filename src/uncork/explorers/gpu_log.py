@@ -12,6 +12,7 @@ _KINDS: dict[str, str] = {
     "xid": r"NVRM: Xid \(",
     "sxid": r"SXid \(PCI",
     "off-bus": r"fallen off the bus|GPU is lost|NVRM: The NVIDIA GPU \S+$",
+    "nouveau": r"already bound to nouveau|NVRM: .*nouveau",
     "needs-open": r"requires use of the NVIDIA open kernel modules",
     "probe-failed": r"NVIDIA probe routine failed|RmInitAdapter failed|amdgpu: Fatal error during GPU init",
     "api-mismatch": r"API mismatch: the client|kernel module has the version",

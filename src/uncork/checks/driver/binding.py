@@ -39,6 +39,15 @@ def bound(facts: Facts) -> Iterator[Verdict]:
     Source: Linux Documentation/ABI/testing/sysfs-bus-pci; NVIDIA driver installation guide, nouveau
     """
 
+    log = {} if is_unknown(facts.driver.log) else facts.driver.log
+    modules = {} if is_unknown(facts.driver.modules) else facts.driver.modules
+    if is_unknown(facts.pcie.devices) and (
+        log.get("nouveau") or ("nouveau" in modules and "nvidia" not in modules)
+    ):
+        shown = lines("dmesg", log["nouveau"]) if log.get("nouveau") else seen("lsmod", "nouveau")
+        yield fails("nouveau holds the GPU", evidence=shown)
+        return
+
     def judge(device: PciDevice) -> Iterator[Verdict]:
         driver = device.driver
         if driver in ("nouveau", "nova_core", "nova-core"):
@@ -144,6 +153,14 @@ def _refused(facts: Facts) -> Iterator[Verdict]:
     if driver.fabric_manager_mismatch:
         line = driver.fabric_manager_mismatch
         yield fails("the fabric manager refuses this driver's version", evidence=seen("fabric manager", line))
+    elif driver.fabric_manager_state in ("inactive", "failed", "absent") and may_have_fabric(facts):
+        words = f"the fabric manager's unit is {driver.fabric_manager_state}"
+        yield fails(words, evidence=seen("systemctl", driver.fabric_manager_state))
+    elif any("802" in line or "not yet initialized" in line for line in driver.cuda_errors):
+        yield fails(
+            "CUDA says that the system is not yet initialized (802)",
+            evidence=lines("CUDA", driver.cuda_errors),
+        )
     elif is_unknown(own) or is_unknown(module) or same_version(own, module) or not may_have_fabric(facts):
         if ended:
             yield fails("the fabric manager failed", evidence=lines("nvidia-fabricmanager", ended))

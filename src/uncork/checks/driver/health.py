@@ -238,6 +238,9 @@ def count(facts: Facts) -> Iterator[Verdict]:
     if gone:
         yield fails(f"off the bus: {', '.join(gone)}", evidence=seen("configuration space", "all ones"))
         return
+    if "No devices were found" in facts.driver.nvml_error:
+        yield fails("nvidia-smi finds no GPU", evidence=seen("nvidia-smi", facts.driver.nvml_error))
+        return
     lost = [gpu for gpu in known(facts.driver.gpus) if gpu.lost]
     if lost:
         for gpu in lost:

@@ -241,6 +241,10 @@ def compat(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a data-centre GPU under an older module, which is what these libraries are for
     Source: NVIDIA CUDA compatibility guide, forward compatibility
     """
+    told = [line for line in facts.driver.cuda_errors if not re.search(r"802|not yet initialized", line)]
+    if told:
+        yield fails("CUDA refuses the pair of library and driver (803, 804)", evidence=lines("CUDA", told))
+        return
     for server in facts.engine.servers:
         mapped = () if is_unknown(server.libraries) else server.libraries
         paths = [path for path in mapped if "/compat" in path and "libcuda.so" in path]
