@@ -26,6 +26,8 @@ _LINES = ("--", "-", "-.", ":", "--", "-")
 _TIERS = ("-", "--", ":")
 _WIDTH_IN, _HEIGHT_IN = 7.2, 3.7
 
+Line = tuple[str, Sequence[float], Sequence[float], Sequence[float], Sequence[float]]
+
 
 @functools.cache
 def available() -> bool:
@@ -48,7 +50,7 @@ def over_users(
         _scales(axes, [*curves, *tiers])
         axes.set_xlabel("requests at once")
         axes.set_ylabel(unit)
-        axes.legend(loc="best", fontsize=9)
+        _legend(axes)
         return _svg(figure, name, _says(name, unit, curves, tiers))
 
 
@@ -86,7 +88,7 @@ def waterfalls(name: str, found: Sequence[tuple[str, Waterfall]]) -> Html:
         axes.margins(x=0.14)
         axes.grid(axis="y", visible=False)
         if len(found) > 1:
-            axes.legend(loc="best", fontsize=9)
+            _legend(axes)
         says = "; ".join(
             f"{label}: " + ", ".join(f"{bar.part} {bar.ms:.3f} ms" for bar in one.bars)
             for label, one in found
@@ -123,16 +125,17 @@ def _falls(axes: Any, one: Waterfall, parts: Sequence[str], at: int, height: flo
         )
 
 
-def over_time(name: str, unit: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> Html:
-    """Readings over the minutes of a run: label, minutes, values."""
+def over_time(name: str, unit: str, lines: Sequence[Line]) -> Html:
+    """Readings over the minutes of a run; what several devices read is a mean with its lowest and highest."""
     if not lines or not available():
         return Html("")
     with _style():
         figure, axes = _figure(_WIDTH_IN, 2.6)
-        for at, (label, minutes, values) in enumerate(lines):
+        for at, (label, minutes, means, lows, highs) in enumerate(lines):
+            axes.fill_between(minutes, lows, highs, color=_SERIES[at % 6], alpha=0.2, linewidth=0)
             axes.plot(
                 minutes,
-                values,
+                means,
                 color=_SERIES[at % 6],
                 marker=_MARKERS[at % 6],
                 markersize=4,
@@ -142,8 +145,13 @@ def over_time(name: str, unit: str, lines: Sequence[tuple[str, Sequence[float], 
         axes.set_xlabel("minutes since the first level")
         axes.set_ylabel(unit)
         axes.set_ylim(bottom=0)
-        axes.legend(loc="best", fontsize=9)
-        return _svg(figure, name, f"{name}, {len(lines)} lines")
+        _legend(axes)
+        return _svg(figure, name, _said_over_time(name, unit, lines))
+
+
+def _said_over_time(name: str, unit: str, lines: Sequence[Line]) -> str:
+    spans = (f"{label}: {min(lows):,.4g} to {max(highs):,.4g} {unit}" for label, _, _, lows, highs in lines)
+    return f"{name}. " + "; ".join(spans)
 
 
 def _style() -> Any:
@@ -176,8 +184,22 @@ def _figure(width_in: float, height_in: float, left_in: float = 0.85) -> tuple[A
 
     # Fixed margins: a layout engine draws everything twice.
     figure = Figure(figsize=(width_in, height_in))
-    figure.subplots_adjust(left_in / width_in, 0.55 / height_in, 1 - 0.15 / width_in, 1 - 0.12 / height_in)
+    figure.subplots_adjust(left_in / width_in, 0.55 / height_in, 1 - 0.15 / width_in, 1 - 0.3 / height_in)
     return figure, figure.add_subplot()
+
+
+def _legend(axes: Any) -> None:
+    """Above the curves, where it hides none of them."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=6,
+        fontsize=9,
+        borderpad=0,
+        borderaxespad=0.3,
+        columnspacing=1.4,
+        handlelength=2.4,
+    )
 
 
 def _xy(curve: Curve) -> tuple[list[float], list[float]]:
@@ -186,7 +208,7 @@ def _xy(curve: Curve) -> tuple[list[float], list[float]]:
 
 def _scales(axes: Any, curves: Sequence[Curve]) -> None:
     """Every level has its tick; values that differ twentyfold need a logarithmic scale."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     users = sorted({point.x for curve in curves for point in curve.points})
     axes.set_xscale("log", base=2)
@@ -197,7 +219,7 @@ def _scales(axes: Any, curves: Sequence[Curve]) -> None:
     if max(values) > 20 * min(values):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

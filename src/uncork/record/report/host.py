@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from uncork.model.findings import Audit, Priority, Result
-from uncork.record.report.markup import Html, fold, items, join, section, table, tag, text
+from uncork.record.markdown import one_line
+from uncork.record.report.markup import Html, fold, items, join, section, table, tag
 from uncork.record.report.verdict import failing
 from uncork.record.topology import Device, Node, Topology
 
 # Transfer rates in GT/s by PCIe generation (PCI Express Base Specification 6.0, table 1-2).
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe", "nvswitch": "NVSwitch"}
+SHOWN_FINDINGS = 3  # of a device
 _ORDER = ("gpu", "nvswitch", "nic", "nvme")
 
 
@@ -99,9 +101,11 @@ def _device(one: Device, found: Sequence[Result]) -> Html:
     ]
     ids = {result.id: result for result in found}
     lines += [
-        tag("p", f"▲ {result.priority.value} {text(result.says, 120)} ({id})", class_="says")
-        for id, result in ids.items()
+        tag("p", f"▲ {result.priority.value} {one_line(result.says, 120)} ({id})", class_="says")
+        for id, result in list(ids.items())[:SHOWN_FINDINGS]
     ]
+    if len(ids) > SHOWN_FINDINGS:
+        lines.append(tag("p", f"▲ and {len(ids) - SHOWN_FINDINGS} more findings", class_="says"))
     return tag("div", *lines, class_=f"device {one.kind}" + (" wrong" if found else ""))
 
 

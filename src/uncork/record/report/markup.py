@@ -19,7 +19,9 @@ class Html(str):
 
 def text(value: object, limit: int = LIMIT) -> Html:
     """One escaped line: control characters and direction marks are spelled out, an endless line is cut."""
-    return Html(html.escape(one_line(str(value), limit)))
+    whole = str(value)
+    before, after = whole[:1].isspace(), whole[1:] and whole[-1:].isspace()
+    return Html(f"{' ' if before else ''}{html.escape(one_line(whole, limit))}{' ' if after else ''}")
 
 
 def tag(name: str, /, *children: str, **attributes: str | int | float | bool | None) -> Html:

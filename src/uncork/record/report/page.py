@@ -3,6 +3,7 @@
 import importlib.resources
 from collections.abc import Sequence
 
+from uncork.record.markdown import one_line
 from uncork.record.report.findings import findings
 from uncork.record.report.host import host
 from uncork.record.report.markup import Html, join, tag, text
@@ -36,7 +37,7 @@ def page(stories: Sequence[Story], *, policy: str = POLICY, live: str = "", scri
     `live` and `script` are what `uncork watch` adds; a report has neither.
     """
     first = stories[0]
-    title = f"uncork report: {first.host}"
+    title = f"uncork report: {one_line(first.host, 120)}"
     head = [
         tag_open("meta", charset="utf-8"),
         tag_open("meta", http_equiv="Content-Security-Policy", content=policy),
@@ -71,7 +72,7 @@ def body_of(stories: Sequence[Story], live: str = "") -> Html:
     links = [tag("li", tag("a", _TITLES[name], href=f"#{name}")) for name in there]
     top = tag("div", tag("nav", tag("ul", *links), aria_label="Parts"), _colours(), class_="top")
     skip = tag("a", "Skip to the verdict", href="#verdict", class_="skip")
-    header = tag("header", tag("h1", f"What holds back {text(first.host, 120)}"), provenance(first))
+    header = tag("header", tag("h1", f"What holds back {one_line(first.host, 120)}"), provenance(first))
     return join([skip, top, header, tag("main", *there.values()), _footer(first)])
 
 

@@ -12,6 +12,7 @@ from uncork.record.report.verdict import badge
 SHOWN_TROUBLES = 12
 SHADE_PERCENT = 55  # of the heat colour at the best figure: its number must stay readable
 CHANGE_FULL = 0.25  # a change of a quarter has the full shade
+SAME = 0.03  # of a change: less is the same to a user, as in uncork.bench.compare
 _LEGEND = (
     "Read from row to column. The darker, the nearer to the best of its matrix (in a map of change: the larger"
     " the change, ▲ better, ▼ worse). Framed: below its limit. ~ unstable, ! impossible for that link."
@@ -68,39 +69,57 @@ def _troubles(one: CriterionResult, devices: Sequence[str]) -> Html:
 
 
 def _maps(before: GateResult | None, after: GateResult | None) -> Html:
+    """Every matrix, folded under its span of figures; the first and those with a pair below its limit stand open."""
     old = {one.name: one for one in before.matrices} if before else {}
     new = {one.name: one for one in after.matrices} if after else {}
     parts = []
-    for name in dict.fromkeys([*old, *new]):
-        first, second = old.get(name), new.get(name)
-        both = first is not None and second is not None
-        maps = [_map(first, "before" if both else "measured")] if first else []
-        maps += [_map(second, "after" if both else "measured")] if second else []
-        if first and second:
-            maps.append(_change(first, second))
-        shown = second or first
-        assert shown is not None
-        parts += [tag("h3", f"{name} [{shown.unit}]"), tag("div", *maps, class_="heats")]
-    return join([*parts, tag("p", _LEGEND, class_="note")]) if parts else Html("")
+    for at, name in enumerate(dict.fromkeys([*old, *new])):
+        found = [one for one in (old.get(name), new.get(name)) if one]
+        names = ("before", "after") if len(found) == 2 else ("measured",)
+        maps = [_map(one, when) for one, when in zip(found, names, strict=True)]
+        maps += [_change(*found)] if len(found) == 2 else []
+        summary = f"{name} [{found[0].unit}]: {' → '.join(map(_span, found))}"
+        wrong = any(_short(cell, one) for one in found for cell in one.cells)
+        parts.append(fold(summary, tag("div", *maps, class_="heats"), open=at == 0 or wrong, class_="paper"))
+    return (
+        join([tag("h3", "From device to device"), *parts, tag("p", _LEGEND, class_="note")])
+        if parts
+        else Html("")
+    )
+
+
+def _span(matrix: Matrix) -> str:
+    values = [cell.value for cell in matrix.cells if cell.value is not None]
+    if not values:
+        return "nothing measured"
+    low, high = f"{min(values):,.4g}", f"{max(values):,.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _short(cell: Cell, matrix: Matrix) -> bool:
+    """Whether the pair is below (a latency: above) the limit that it was held to."""
+    if cell.limit is None or cell.value is None:
+        return False
+    return cell.value < cell.limit if matrix.higher_is_better else cell.value > cell.limit
 
 
 def _map(matrix: Matrix, when: str) -> Html:
     shades = heat(matrix)
-    cells = {(cell.src, cell.dst): _measured(cell, shades, matrix) for cell in matrix.cells}
+    largest = max((cell.value for cell in matrix.cells if cell.value is not None), default=0.0)
+    decimals = 0 if largest >= 1000 else 1 if largest >= 10 else 2
+    cells = {(cell.src, cell.dst): _measured(cell, shades, matrix, decimals) for cell in matrix.cells}
     return _square(f"{matrix.name} {when} [{matrix.unit}]", when, matrix.devices, cells)
 
 
-def _measured(cell: Cell, shades: dict[tuple[int, int], float], matrix: Matrix) -> Html:
+def _measured(cell: Cell, shades: dict[tuple[int, int], float], matrix: Matrix, decimals: int) -> Html:
     if cell.value is None:
         return tag("td", "–", title=cell.why or None)
     mark = "!" if cell.invalid else "~" if cell.unstable else ""
-    short = cell.limit is not None and (
-        cell.value < cell.limit if matrix.higher_is_better else cell.value > cell.limit
-    )
     share = shades.get((cell.src, cell.dst), 0.0)
     title = f"limit {cell.limit:.4g} {matrix.unit}" if cell.limit is not None else None
+    shown = f"{cell.value:,.{decimals}f}{mark}"
     style = f"--q:{share**3 * SHADE_PERCENT:.0f}%"  # cubed: figures lie near the best, and differences should show
-    return tag("td", f"{cell.value:,.4g}{mark}", style=style, class_="wrong" if short else None, title=title)
+    return tag("td", shown, style=style, class_="wrong" if _short(cell, matrix) else None, title=title)
 
 
 def _change(first: Matrix, second: Matrix) -> Html:
@@ -113,10 +132,13 @@ def _change(first: Matrix, second: Matrix) -> Html:
             continue
         change = cell.value / was - 1
         better = (change > 0) == second.higher_is_better
-        mark = "" if abs(change) < 0.03 else " ▲" if better else " ▼"
+        mark = "" if abs(change) < SAME else "▲" if better else "▼"
         shade = min(1.0, abs(change) / CHANGE_FULL) * SHADE_PERCENT
         cells[cell.src, cell.dst] = tag(
-            "td", f"{change:+.0%}{mark}", style=f"--q:{shade:.0f}%", class_="more" if better else "less"
+            "td",
+            f"{change:+.0%}{mark}" if abs(change) >= 0.005 else "0",
+            style=f"--q:{shade:.0f}%",
+            class_="more" if better else "less",
         )
     return _square(f"{second.name}, change", "change", second.devices, cells)
 

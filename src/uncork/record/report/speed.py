@@ -184,7 +184,10 @@ def where_time_goes(story: Story) -> Html:
     body = [
         figure(title, charts.waterfalls(title, falls)),
         _bars(falls),
-        *(_shares(name, rows) for name, rows in found.items()),
+        fold(
+            "Share of each tier at every level",
+            *(_shares(name, rows) for name, rows in found.items() if rows),
+        ),
         fold("What the bound assumes", items(lowest[-1][1].bound.assumptions)),
     ]
     return section("waterfall", "Where the time goes", *body)

@@ -1,15 +1,14 @@
 """Readings that were taken while the levels ran: clocks, power, temperature, CPU, whatever there was."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from uncork.model.bench import BenchRun
 from uncork.record.report import charts
-from uncork.record.report.markup import Html, join, section, table, tag
+from uncork.record.report.markup import Html, fold, section, table, tag
 from uncork.record.report.speed import figure
 from uncork.record.report.story import Story
 
-_DRAWN = 6  # readings of one unit in one chart; the table has all
 _UNITS = {
     "_c": "°C",
     "_w": "W",
@@ -20,59 +19,67 @@ _UNITS = {
     "_mb": "MB",
 }
 
+Series = dict[str, list[tuple[float, float]]]  # reading → minute and value of each level
+
 
 def telemetry(story: Story) -> Html:
     """The part with readings over the run; empty where none were taken."""
-    parts = [
-        _run(when, run) for when, run in (("before", story.before), ("after", story.after)) if run is not None
-    ]
-    if not any(parts):
+    runs = {
+        when: _series(run)
+        for when, run in (("before", story.before), ("after", story.after))
+        if run is not None
+    }
+    kinds = list(dict.fromkeys(name.split()[-1] for series in runs.values() for name in series))
+    drawn = [_chart(kind, runs) for kind in kinds if _unit(kind)]
+    body = [_table(when, series) for when, series in runs.items()]
+    if not any(body):
         return Html("")
-    return section("telemetry", "While it ran", *parts)
-
-
-def _run(when: str, run: BenchRun) -> Html:
-    levels = sorted(run.levels, key=lambda level: level.started_unix_s)
-    if not levels:
-        return Html("")
-    start_s = levels[0].started_unix_s
-    series: dict[str, tuple[list[float], list[float]]] = {}
-    for level in levels:
-        minute = (level.started_unix_s - start_s) / 60
-        readings = [("client cpu_share", level.client.cpu_share), *_numbers(level.telemetry)]
-        for name, value in readings:
-            minutes, values = series.setdefault(name, ([], []))
-            minutes.append(minute)
-            values.append(value)
-    by_unit: dict[str, list[str]] = {}
-    for name in series:
-        by_unit.setdefault(_unit(name), []).append(name)
-    drawn = [_chart(when, unit, names, series) for unit, names in by_unit.items() if unit]
-    rows = [
-        (
-            name,
-            f"{min(values):,.4g}",
-            f"{sum(values) / len(values):,.4g}",
-            f"{max(values):,.4g}",
-            str(len(values)),
-        )
-        for name, (_, values) in series.items()
-    ]
-    head = ("reading", "lowest", "mean", "highest", "levels")
-    return join(
-        [
-            tag("div", *drawn, class_="two"),
-            table(f"Readings, {when}: one a level and repeat", head, rows, numbers=(1, 2, 3, 4)),
-        ]
+    note = "One reading a level and repeat. Where several devices are read: their mean, and from lowest to highest."
+    return section(
+        "telemetry",
+        "While it ran",
+        tag("div", *drawn, class_="two"),
+        tag("p", note, class_="note"),
+        fold("Every reading", *body),
     )
 
 
-def _chart(
-    when: str, unit: str, names: Sequence[str], series: dict[str, tuple[list[float], list[float]]]
-) -> Html:
-    name = f"{unit} over the run {when}"
-    lines = [(one, *series[one]) for one in names[:_DRAWN] if len(series[one][1]) > 1]
-    return figure(name, charts.over_time(name, unit, lines)) if lines else Html("")
+def _series(run: BenchRun) -> Series:
+    levels = sorted(run.levels, key=lambda level: level.started_unix_s)
+    series: Series = {}
+    for level in levels:
+        minute = (level.started_unix_s - levels[0].started_unix_s) / 60
+        for name, value in (("client cpu_share", level.client.cpu_share), *_numbers(level.telemetry)):
+            series.setdefault(name, []).append((minute, value))
+    return series
+
+
+def _chart(kind: str, runs: dict[str, Series]) -> Html:
+    name = f"{kind.replace('_', ' ')} over the run"
+    lines = []
+    for when, series in runs.items():
+        by_minute: dict[float, list[float]] = {}
+        for reading, points in series.items():
+            if reading.split()[-1] == kind:
+                for minute, value in points:
+                    by_minute.setdefault(minute, []).append(value)
+        if len(by_minute) > 1:
+            values = list(by_minute.values())
+            means = [sum(one) / len(one) for one in values]
+            lines.append(
+                (when, list(by_minute), means, [min(one) for one in values], [max(one) for one in values])
+            )
+    return figure(name, charts.over_time(name, _unit(kind), lines))
+
+
+def _table(when: str, series: Series) -> Html:
+    rows = []
+    for name, points in series.items():
+        values = [value for _, value in points]
+        mean = sum(values) / len(values)
+        rows.append((name, f"{min(values):,.4g}", f"{mean:,.4g}", f"{max(values):,.4g}", str(len(values))))
+    head = ("reading", "lowest", "mean", "highest", "levels")
+    return table(f"Readings {when}", head, rows, numbers=(1, 2, 3, 4))
 
 
 def _numbers(readings: dict[str, Any], head: str = "") -> Iterator[tuple[str, float]]:
@@ -89,5 +96,5 @@ def _numbers(readings: dict[str, Any], head: str = "") -> Iterator[tuple[str, fl
             yield name, sum(value) / len(value)
 
 
-def _unit(name: str) -> str:
-    return next((unit for ending, unit in _UNITS.items() if ending in f"{name} ".replace(" ", "_")), "")
+def _unit(kind: str) -> str:
+    return next((unit for ending, unit in _UNITS.items() if kind.endswith(ending)), "")

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
-from uncork.model.plan import Plan, Shown, Step
+from uncork.model.plan import Plan, PlannedChange, Shown, Step
 from uncork.record.report.markup import Html, fold, items, section, table, tag, text
 from uncork.record.report.story import Story
 from uncork.record.report.verdict import badge
@@ -102,17 +103,7 @@ def changes(story: Story) -> Html:
         return Html("")
     body = []
     for step in groups:
-        rows = [
-            (
-                tag("code", one.target),
-                tag("code", one.knob),
-                tag("code", "(not readable)" if one.before is None else one.before),
-                tag("code", one.want),
-                one.risk,
-                ", ".join(one.owners) or "nobody",
-            )
-            for one in step.changes
-        ]
+        rows = list(_alike(step.changes))
         head = ("target", "knob", "before", "after", "risk", "also set by")
         shown, rest = rows[:_SHOWN], rows[_SHOWN:]
         undo = [how for one in step.changes if (how := story.undo.get(f"{one.knob}:{one.target}"))]
@@ -130,6 +121,26 @@ def changes(story: Story) -> Html:
 
 
 _SHOWN = 8
+
+
+def _alike(changes: Iterable[PlannedChange]) -> Iterator[tuple[str, ...]]:
+    """A row a change; more than three neighbours that change alike are one row."""
+    for key, group in groupby(
+        changes, key=lambda one: (one.knob, one.before, one.want, one.risk, one.owners)
+    ):
+        knob, before, want, risk, owners = key
+        targets = [one.target for one in group]
+        if len(targets) > 3:
+            targets = [f"{targets[0]} … {targets[-1]} ({len(targets)} targets)"]
+        for target in targets:
+            values = ("(not readable)" if before is None else before, want)
+            yield (
+                tag("code", target),
+                tag("code", knob),
+                *(tag("code", value) for value in values),
+                risk,
+                ", ".join(owners) or "nobody",
+            )
 
 
 def _commands(lines: Iterable[str]) -> Html:

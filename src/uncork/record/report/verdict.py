@@ -105,7 +105,7 @@ def _speed(story: Story) -> Iterable[tuple[str, str]]:
             tops[name] = top
     if not tops:
         return
-    shown = " → ".join(f"{top.y:,.1f}" for top in tops.values())
+    shown = " → ".join(f"{top.y:,.0f}" if top.y >= 100 else f"{top.y:.1f}" for top in tops.values())
     at = ", then ".join(dict.fromkeys(f"{top.x} at once" for top in tops.values()))
     yield shown, f"output tokens/s at its best level ({at})" + (", before → after" if len(tops) > 1 else "")
 
