@@ -1,7 +1,6 @@
 """One level against the reference server: what it did is what the record says, faults included."""
 
 import shutil
-from itertools import pairwise
 
 import msgspec
 import pytest
@@ -49,23 +48,17 @@ def test_every_token_is_seen_and_counted(compiled, api):
     assert all(list(record.event_ns) == sorted(record.event_ns) for record in outcome.records)
 
 
-def test_kernel_stamps_lie_between_the_server_s_clocks():
+def test_nothing_arrives_before_it_was_sent():
     with reference_server(**FAST) as server:
         outcome = run(server, Level(concurrency=1, requests=4))
-    # On loopback the stamp is taken inside the server's send, whatever else this machine does meanwhile. Only
-    # an event that shared a read with a later one has that one's time.
     for record in outcome.records:
         truth = server.truth[int(record.server_id.removeprefix("ref-"))]
-        inside = [
-            before <= at <= after + 1_000_000
-            for before, at, after in zip(truth.before_ns, record.event_ns, truth.after_ns, strict=True)
-        ]
 
-        assert inside.count(False) <= record.merged
+        assert all(sent <= at for sent, at in zip(truth.before_ns, record.event_ns, strict=True))
         assert truth.arrival_ns - record.sent_ns >= 0
 
 
-def test_errors_are_zero_where_nothing_differs():
+def test_every_answer_finds_what_the_server_did():
     with reference_server(**FAST) as server:
         outcome = run(server, Level(concurrency=4, requests=8))
     ttft, itl, true, _, unmatched = compare(outcome.records, server.truth)
@@ -112,8 +105,11 @@ def test_coalesced_tokens_are_reported_as_merged():
 def test_a_stall_stands_in_the_chunk_interval():
     with reference_server(faults=("stall",), every=1, **FAST) as server:
         outcome = run(server, Level(concurrency=2, requests=4))
+    for record in outcome.records:
+        truth = server.truth[int(record.server_id.removeprefix("ref-"))]
+        stalled_ns = truth.before_ns[8] - truth.after_ns[7]
 
-    assert all(max(b - a for a, b in pairwise(r.event_ns)) > 45_000_000 for r in outcome.records)
+        assert record.event_ns[8] - record.event_ns[7] >= stalled_ns or record.merged
 
 
 @pytest.mark.parametrize("per_event", [False, True])

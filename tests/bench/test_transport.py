@@ -45,9 +45,8 @@ def test_an_open_loop_sends_at_its_own_times(arrival):
     assert outcome.result.client.dispatch_late_p99_ms is not None
 
 
-def test_latency_of_an_open_loop_holds_the_wait_for_a_slow_server():
-    # Every request stalls the answer of none other; what counts is that sends were not delayed by answers.
-    with reference_server(ttft_us=300_000, itl_us=1_000) as server:
+def test_an_open_loop_does_not_wait_for_answers():
+    with reference_server(ttft_us=1_000_000, itl_us=1_000) as server:
         outcome = run(server.url, Level(rate_s=100.0, arrival="constant", requests=20))
     sent = [record.sent_ns for record in outcome.records]
     first_answer = min(record.event_ns[0] for record in outcome.records)
