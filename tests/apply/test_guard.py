@@ -413,3 +413,16 @@ def test_what_systemd_is_told_to_run_undoes_the_group(world, tmp_path, monkeypat
     assert until(lambda: world.hold_state() == "undone")
     assert world.values() == ["0", "0", "0"]
     assert (tmp_path / "said").read_text(encoding="utf-8") == ""
+
+
+def test_a_systemd_that_refuses_is_replaced_by_a_process(world, tmp_path, monkeypatch):
+    tool = tmp_path / "bin/systemd-run"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(guard, "systemd", lambda: True)
+    apply_step(world.store, world.step(), knobs=world.knobs(), guard=guard.arm, hold_s=600)
+
+    assert guard_of(world).startswith("process:")
+    assert guard.armed(guard_of(world))

@@ -5,6 +5,7 @@ interpreter and neither this process nor its virtual environment: an upgrade in 
 copy, and so the undo, as it was when the hold began.
 """
 
+import contextlib
 import hashlib
 import os
 import select
@@ -107,7 +108,9 @@ def arm(folder: Path, db: Path, txn: str, deadline_boot_ns: int) -> str:
     try:
         argv = command(folder, db, txn)
         if systemd():
-            return _arm_systemd(argv, txn, deadline_boot_ns)
+            # A container may see the host's /run without its bus. Two timers would do no harm: one wins.
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                return _arm_systemd(argv, txn, deadline_boot_ns)
         return _arm_process(argv)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise NotArmed(str(error)) from error
