@@ -128,6 +128,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         r"Limit +Soft Limit +Hard Limit",
         r"Max (?:locked memory|open files|processes|cpu time|stack size|address space)\s+\S",
     ),
+    "swaps": (r"Filename\s+Type\s+Size\s+Used\s+Priority",),
     "df": (
         r"Filesystem +(?:Type +)?(?:Size|\d+[KM]?-blocks|1[KM]-blocks) +Used",
         r"\S+ +[\d.]+[KMGTP]? +[\d.]+[KMGTP]? .*\d+% /",

@@ -220,6 +220,7 @@ def _lsmod(text: str) -> Found:
 _SIMPLE = {
     "cmdline": "/proc/cmdline",
     "meminfo": "/proc/meminfo",
+    "swaps": "/proc/swaps",
     "interrupts": "/proc/interrupts",
     "cpuinfo": "/proc/cpuinfo",
     "nvidia-version": "/proc/driver/nvidia/version",

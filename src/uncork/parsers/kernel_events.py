@@ -7,7 +7,10 @@ from uncork.model.facts.kernel import KernelEvents
 _MOST = 200
 # field → a word that must be in the log at all, and what a line must match. The word keeps a long log cheap.
 _KINDS: dict[str, tuple[tuple[str, ...], re.Pattern[str]]] = {
-    "hung_tasks": (("blocked for more than",), re.compile(r"task \S.* blocked for more than \d+ seconds")),
+    "hung_tasks": (
+        ("blocked for more than", "soft lockup"),
+        re.compile(r"task \S.* blocked for more than \d+ seconds|soft lockup - CPU#\d+ stuck for"),
+    ),
     "oom_kills": (
         ("Out of memory", "oom-kill", "Memory cgroup out of memory"),
         re.compile(r"(Out of memory|Memory cgroup out of memory|Killed process \d+)"),

@@ -221,6 +221,10 @@ def peer_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: NVSwitch, which has no such limit
     Source: CUDA runtime API, peer device memory access; rtx6kpro measurements
     """
+    warnings = () if is_unknown(facts.p2p.log) else facts.p2p.log.warnings
+    if full := [text for _, text in warnings if "peer mapping resources exhausted" in text]:
+        yield fails("CUDA has no room for another peer", evidence=seen("NCCL log", full[0]))
+        return
     cards = gpus(facts)
     if len(cards) <= 9:
         yield not_applicable("nine GPUs at most")

@@ -233,6 +233,9 @@ def count(facts: Facts) -> Iterator[Verdict]:
         bdfs = ", ".join(sorted({xid.bdf for xid in dropped}))
         yield fails(f"fell off the bus: {bdfs}", evidence=lines("dmesg", (xid.line for xid in dropped)))
         return
+    if is_unknown(facts.driver.gpus) and is_unknown(facts.pcie.devices) and log.get("probe-failed"):
+        yield fails("the driver could not start a GPU", evidence=lines("dmesg", log["probe-failed"]))
+        return
     devices = () if is_unknown(facts.pcie.devices) else tuple(pci_gpus(facts))
     gone = [device.bdf for device in devices if device.off_bus]
     if gone:

@@ -178,7 +178,11 @@ def compaction_stalls(facts: Facts) -> Iterator[Verdict]:
         yield fails(says, evidence=seen("attached profile", match[0].strip()), changes=cure)
         return
     events = facts.kernel.events
-    hung = [] if is_unknown(events) else [line for line in events.hung_tasks if "kcompactd" in line]
+    hung = (
+        []
+        if is_unknown(events)
+        else [line for line in events.hung_tasks if "kcompactd" in line or "khugepaged" in line]
+    )
     if hung:
         yield fails("the compaction thread hangs", evidence=seen("kernel log", hung[0]), changes=cure)
         return
