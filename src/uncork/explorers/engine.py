@@ -15,10 +15,16 @@ _NOT_TOLD = Unknown("no command line, unit file or log of an engine was given")
 
 def explore(host: Host) -> EngineFacts:
     """Find servers by their command lines, and what each was started with."""
-    attached, environ, signs = _attached(host)
+    attached, environ, signs, from_start = _attached(host)
     names = host.list("/proc")
     if isinstance(names, Unknown):
-        return EngineFacts(servers=attached or _NOT_TOLD, others=names, environ=environ, signs=signs)
+        return EngineFacts(
+            servers=attached or _NOT_TOLD,
+            others=names,
+            environ=environ,
+            signs=signs,
+            log_from_start=from_start,
+        )
     commands = engine_process.commands(host, [int(name) for name in names if name.isdigit()])
     mains = {pid: found for pid, argv in commands.items() if (found := engine_argv.kind_and_arguments(argv))}
     parents = engine_process.parents(host, commands) if mains else {}
@@ -35,18 +41,24 @@ def explore(host: Host) -> EngineFacts:
     servers = tuple(
         _server(host, pid, mains[pid], commands[pid], families[pid], parents, shares) for pid in roots
     )
-    return EngineFacts(servers=servers + attached, others=_others(commands), environ=environ, signs=signs)
+    return EngineFacts(
+        servers=servers + attached,
+        others=_others(commands),
+        environ=environ,
+        signs=signs,
+        log_from_start=from_start,
+    )
 
 
-_KINDS = ("engine-command", "engine-log", "collect-env", "environment", "packages")
+_KINDS = ("engine-command", "engine-log", "application-log", "collect-env", "environment", "packages")
 
 
 def _attached(
     host: Host,
-) -> tuple[tuple[Server, ...], dict[str, str] | Unknown, dict[str, tuple[str, ...]] | Unknown]:
+) -> tuple[tuple[Server, ...], dict[str, str] | Unknown, dict[str, tuple[str, ...]] | Unknown, bool]:
     """What attached texts tell; the parsers are not even loaded where there are none."""
     if not any(reading.attached(host, kind) for kind in _KINDS):
-        return (), Unknown("no environment was given"), Unknown("the engine's log was not given")
+        return (), Unknown("no environment was given"), Unknown("the engine's log was not given"), False
     from uncork.explorers import engine_attached
 
     return engine_attached.read(host)

@@ -21,9 +21,10 @@ _SGLANG = {
 
 def read(
     host: Host,
-) -> tuple[tuple[Server, ...], dict[str, str] | Unknown, dict[str, tuple[str, ...]] | Unknown]:
-    """Servers, variables and log lines of the attached texts; none on a machine."""
+) -> tuple[tuple[Server, ...], dict[str, str] | Unknown, dict[str, tuple[str, ...]] | Unknown, bool]:
+    """Servers, variables and log lines of the attached texts, and whether a log holds its start."""
     commands = reading.attached(host, "engine-command")
+    told = [engine_log.parse(text) for text in reading.attached(host, "application-log")]
     logs = [engine_log.parse(text) for text in reading.attached(host, "engine-log")]
     reports = [collect_env.parse(text) for text in reading.attached(host, "collect-env")]
     variables: dict[str, str] = {}
@@ -38,11 +39,12 @@ def read(
         found |= packages.parse(text)
     kept = engine_environ.kept("\0".join(f"{name}={value}" for name, value in variables.items()))
     environ = kept or Unknown("no environment was given")
-    signs = _signs(logs)
+    signs = _signs(logs + told)
+    from_start = any(log.arguments or log.version for log in logs)
     flags, kind, version = _command(commands, logs, found)
     if not flags and kind is None:
-        return (), environ, signs
-    return (_server(kind or "engine", flags, version, environ, found),), environ, signs
+        return (), environ, signs, from_start
+    return (_server(kind or "engine", flags, version, environ, found),), environ, signs, from_start
 
 
 def _signs(logs: list[engine_log.Log]) -> dict[str, tuple[str, ...]] | Unknown:

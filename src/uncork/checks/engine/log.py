@@ -36,7 +36,7 @@ def kv_pressure(facts: Facts) -> Iterator[Verdict]:
     told = sign(facts, "kv-pressure")
     if told:
         yield fails("requests are thrown out of the KV cache", evidence=lines("engine log", told))
-    elif not is_unknown(facts.engine.signs):
+    elif facts.engine.log_from_start:
         yield passes("the log names no request that was thrown out")
     elif reason := _nobody(facts):
         yield not_applicable(reason)
@@ -75,7 +75,7 @@ def attention(facts: Facts) -> Iterator[Verdict]:
         slow = ("torch_native", "torch_sdpa", "TORCH_SDPA", "XFORMERS", "FLEX_ATTENTION")
         if chosen in slow:
             yield fails(f"{chosen} was chosen", name_of(server), evidence=seen("setting", chosen))
-        elif not is_unknown(facts.engine.signs):
+        elif facts.engine.log_from_start:
             yield passes("the log names no fallback", name_of(server))
         else:
             yield unknown("only the engine's log tells which backend was taken", name_of(server))
@@ -97,7 +97,7 @@ def moe_config(facts: Facts) -> Iterator[Verdict]:
     told = sign(facts, "moe-config-missing")
     if told:
         yield fails("no tuned configuration for the MoE kernel", evidence=lines("engine log", told))
-    elif not is_unknown(facts.engine.signs):
+    elif facts.engine.log_from_start:
         yield passes("the log misses no MoE configuration")
     elif reason := _nobody(facts):
         yield not_applicable(reason)
@@ -119,7 +119,7 @@ def arch(facts: Facts) -> Iterator[Verdict]:
     told = sign(facts, "arch-not-compiled")
     if told:
         yield fails("the wheels hold no code for this GPU", evidence=lines("engine log", told))
-    elif not is_unknown(facts.engine.signs):
+    elif facts.engine.log_from_start:
         yield passes("the log names no missing kernel image")
     elif reason := _nobody(facts):
         yield not_applicable(reason)

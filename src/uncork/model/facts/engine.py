@@ -61,4 +61,5 @@ class EngineFacts(msgspec.Struct, frozen=True):
     servers: tuple[Server, ...] | Unknown
     others: tuple[Launcher, ...] | Unknown
     signs: dict[str, tuple[str, ...]] | Unknown  # lines of an engine's log by what they tell
+    log_from_start: bool  # whether that log holds the start, so that the absence of a line means something
     environ: dict[str, str] | Unknown  # variables that were attached, allowed names only
