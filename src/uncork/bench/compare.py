@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from statistics import fmean
+from statistics import NormalDist, fmean
 
 import msgspec
 
@@ -46,16 +46,16 @@ def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) ->
         (tested_found if name in allowed else differs).append(line)
     overall = _overall(before, after)
     if differs or not overall:
-        judgement = Judgement.NOT_COMPARABLE if differs else Judgement.UNCLEAR
+        verdict = Judgement.NOT_COMPARABLE if differs else Judgement.UNCLEAR
         says = (
             "The runs differ in more than the change." if differs else "No level was measured in both runs."
         )
     else:
-        judgement = _verdict(overall)
-        says = _sentence(judgement, overall)
+        verdict = _verdict(overall)
+        says = _sentence(verdict, overall)
     return Comparison(
         schema=SCHEMA,
-        judgement=judgement,
+        judgement=verdict,
         says=says,
         before=before.run_id,
         after=after.run_id,
@@ -143,14 +143,9 @@ def _difference(
 ) -> Difference:
     middle = math.exp(fmean(map(math.log, now)) - fmean(map(math.log, was)))
     low, high = ratio.interval(confidence) if ratio else (None, None)
-    judgement, needed = Judgement.UNCLEAR, None
-    if p_value < 1 - CONFIDENCE:
-        better = (middle > 1) == metric.higher_is_better
-        judgement = Judgement.IMPROVED if better else Judgement.WORSE
-    elif ratio and _within(ratio.interval(2 * CONFIDENCE - 1)):
-        judgement = Judgement.EQUIVALENT
-    elif ratio:
-        needed = _repeats_needed(ratio, min(counts), confidence)
+    said = judgement(middle, ratio, p_value, higher_is_better=metric.higher_is_better)
+    unsettled = ratio is not None and said is Judgement.UNCLEAR
+    needed = _repeats_needed(ratio, min(counts), confidence) if ratio and unsettled else None
     return Difference(
         level=level,
         metric=metric.name,
@@ -164,9 +159,21 @@ def _difference(
         low=low,
         high=high,
         confidence=confidence,
-        judgement=judgement,
+        judgement=said,
         repeats_needed=needed,
     )
+
+
+def judgement(middle: float, ratio: LogRatio | None, p_value: float, *, higher_is_better: bool) -> Judgement:
+    """What a ratio after/before supports; `p_value` is corrected for how many were asked.
+
+    Equivalence comes first: a difference that is certain and too small to matter is none (Schuirmann 1987).
+    """
+    if ratio and _within(ratio.interval(2 * CONFIDENCE - 1)):
+        return Judgement.EQUIVALENT
+    if p_value < 1 - CONFIDENCE:
+        return Judgement.IMPROVED if (middle > 1) == higher_is_better else Judgement.WORSE
+    return Judgement.UNCLEAR
 
 
 def _within(interval: tuple[float, float]) -> bool:
@@ -182,35 +189,41 @@ def _repeats_needed(ratio: LogRatio, repeats: int, confidence: float) -> int:
         error = ratio.error * math.sqrt(repeats / count)
         return t_quantile(0.5 + confidence / 2, 2 * count - 2) * error >= effect
 
-    low, high = repeats + 1, _MOST_REPEATS
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if too_few(middle) else (low, middle)
-    return low
+    # The normal distribution's answer is a few repeats too low, never too high.
+    normal = repeats * (NormalDist().inv_cdf(0.5 + confidence / 2) * ratio.error / effect) ** 2
+    count = max(repeats + 1, math.ceil(normal))
+    while count < _MOST_REPEATS and too_few(count):
+        count += 1
+    return min(count, _MOST_REPEATS)
 
 
 def _verdict(overall: tuple[Difference, ...]) -> Judgement:
     said = [difference.judgement for difference in overall]
-    for judgement in (Judgement.WORSE, Judgement.IMPROVED):
-        if judgement in said:
-            return judgement
+    for one in (Judgement.WORSE, Judgement.IMPROVED):
+        if one in said:
+            return one
     return Judgement.EQUIVALENT if set(said) == {Judgement.EQUIVALENT} else Judgement.UNCLEAR
 
 
-def _sentence(judgement: Judgement, overall: tuple[Difference, ...]) -> str:
-    telling = [one for one in overall if one.judgement is judgement] or list(overall)
-    return f"{judgement.value}: " + "; ".join(
+def _sentence(verdict: Judgement, overall: tuple[Difference, ...]) -> str:
+    telling = [one for one in overall if one.judgement is verdict] or list(overall)
+    return f"{verdict.value}: " + "; ".join(
         f"{one.metric} {one.ratio - 1:+.1%} ({interval_words(one)})" for one in telling
     )
 
 
 def interval_words(one: Difference) -> str:
     """The interval of a ratio as a person reads it; one wider than tenfold says that the repeats settle nothing."""
-    if one.low is None or one.high is None:
+    return percent_interval(one.low, one.high)
+
+
+def percent_interval(low: float | None, high: float | None) -> str:
+    """An interval of ratios as percentages; one wider than tenfold says that the repeats settle nothing."""
+    if low is None or high is None:
         return "one repeat: no interval"
-    if one.high > 10 * max(one.low, 1e-9):
+    if high > 10 * max(low, 1e-9):
         return "the repeats differ too much for an interval"
-    return f"{one.low - 1:+.1%} to {one.high - 1:+.1%}"
+    return f"{low - 1:+.1%} to {high - 1:+.1%}"
 
 
 def _notes(before: BenchRun, after: BenchRun) -> tuple[str, ...]:

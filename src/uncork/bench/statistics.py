@@ -43,6 +43,13 @@ def log_ratio(before: Sequence[float], after: Sequence[float]) -> LogRatio | Non
     return LogRatio(fmean(new) - fmean(old), math.sqrt(total), freedom)
 
 
+def paired(logs: Sequence[float]) -> LogRatio | None:
+    """The mean of log ratios that were each measured in one block; None of fewer than two blocks."""
+    if len(logs) < 2:
+        return None
+    return LogRatio(fmean(logs), math.sqrt(variance(logs) / len(logs)), float(len(logs) - 1))
+
+
 def pooled(ratios: Sequence[LogRatio]) -> LogRatio | None:
     """The mean of independent log ratios (one a level), each level counting the same; None of none."""
     if not ratios:
@@ -108,8 +115,8 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
             term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         else:
             term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / max(1 + term * d, tiny, key=abs)
-        c = max(1 + term / c, tiny, key=abs)
+        d = 1 / ((1 + term * d) or tiny)
+        c = (1 + term / c) or tiny
         result *= c * d
         if step and abs(1 - c * d) < 1e-14:
             break
