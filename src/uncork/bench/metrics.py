@@ -143,6 +143,17 @@ def steady_window_ns(records: Sequence[Record], target: int) -> tuple[int, int] 
     return (first, last) if first is not None and last is not None and last > first else None
 
 
+def mean_in_flight(records: Sequence[Record], window: tuple[int, int]) -> float:
+    """Requests in flight on average between two times."""
+    start, end = window
+    busy = sum(
+        max(0, min(end, record.end_ns) - max(start, record.sent_ns))
+        for record in records
+        if record.sent_ns and record.end_ns
+    )
+    return busy / (end - start)
+
+
 def tokens_between(records: Sequence[Record], start: int, end: int) -> float:
     """Output tokens of completed requests that arrived in a window, by the time of each event."""
     total = 0.0

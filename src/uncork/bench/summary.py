@@ -101,15 +101,23 @@ def summarise(
         client=check,
         valid=not reason,
         invalid_reason=reason,
-        disturbances=_limited(records, figures),
+        disturbances=_disturbances(records, figures, level, window),
     )
 
 
-def _limited(records: Sequence[Record], figures: Sequence[LoopFigures]) -> tuple[str, ...]:
-    if not any(f.limited for f in figures):
-        return ()
-    cut = sum(record.outcome == "cancelled" for record in records)
-    return (f"the time limit ended it after {len(records)} requests, {cut} of them unfinished",)
+def _disturbances(
+    records: Sequence[Record], figures: Sequence[LoopFigures], level: Level, window: tuple[int, int] | None
+) -> tuple[str, ...]:
+    """What a reader should know although the level stands."""
+    said = []
+    if any(f.limited for f in figures):
+        cut = sum(record.outcome == "cancelled" for record in records)
+        said.append(f"the time limit ended it after {len(records)} requests, {cut} of them unfinished")
+    if level.concurrency and window is not None:
+        mean = metrics.mean_in_flight(records, window)
+        if mean < UNDERDRIVEN_SHARE * level.concurrency:
+            said.append(f"slots were refilled late: {mean:.1f} of {level.concurrency} in flight while steady")
+    return tuple(said)
 
 
 def _ms(values: Iterable[float | None]) -> Distribution | None:
