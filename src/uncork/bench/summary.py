@@ -182,7 +182,9 @@ def _sorted(samples: Iterable[array[int]]) -> list[int]:
 
 def more_would_help(result: LevelResult) -> bool:
     """Whether more client processes could cure a void level: its own work, not its neighbours, kept it busy."""
-    return "the client" in result.invalid_reason and result.client.cpu_share > BUSY_SHARE
+    return (
+        result.invalid_reason.startswith("the client was the limit") and result.client.cpu_share > BUSY_SHARE
+    )
 
 
 def why_invalid(
@@ -195,16 +197,18 @@ def why_invalid(
         return (
             f"the client was the limit: {check.cpu_share:.0%} of a core, median lag {check.lag_p50_ms:.1f} ms"
         )
+    busy = check.cpu_share > BUSY_SHARE
+    who = "the client was the limit" if busy else "the client was kept from a processor by other work"
     if check.merged_late_share > MERGED_LATE_LIMIT:
         return (
-            f"the client was the limit: {check.merged_late_share:.1%} of tokens merged in its receive queue "
+            f"{who}: {check.merged_late_share:.1%} of tokens merged in its receive queue "
             f"(it could not look for up to {check.turn_max_ms:.1f} ms)"
         )
     ttft = _ms(metrics.ttft_ns(r) for r in records if r.outcome == "ok")
     if check.dispatch_late_p99_ms is not None and check.dispatch_late_p99_ms > max(
         1.0, 0.01 * (ttft.p50 if ttft else 0.0)
     ):
-        return f"the client was the limit: requests left {check.dispatch_late_p99_ms:.2f} ms late (p99)"
+        return f"{who}: requests left {check.dispatch_late_p99_ms:.2f} ms late (p99)"
     if check.stamp_source != "kernel" and check.turn_p99_ms > 1.0:
         return f"no kernel stamps, and the client looked only every {check.turn_p99_ms:.1f} ms (p99)"
     failed = sum(record.outcome not in ("ok", "cancelled") for record in records)
