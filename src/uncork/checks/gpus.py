@@ -207,6 +207,15 @@ def family(server: Server) -> set[int]:
     return {server.pid, *(process.pid for process in server.processes)}
 
 
+def whole_log(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Lines of the kernel log by kind, where their absence means something; raises UnknownValue for a piece of it."""
+    if not is_unknown(facts.driver.log) and facts.driver.log_piece:
+        raise UnknownValue("only a few lines of the kernel log were given: attach all of dmesg")
+    if is_unknown(facts.driver.log):
+        raise UnknownValue(facts.driver.log.reason)
+    return facts.driver.log
+
+
 def lines(source: str, found: Iterable[str], most: int = 3) -> tuple[Evidence, ...]:
     """The first few lines as evidence."""
     return tuple(Evidence(source, line[:400]) for line in list(found)[:most])

@@ -68,6 +68,9 @@ def explore(host: Host) -> DriverFacts:
         runtime_d3=_runtime_d3(host),
         xids=log if isinstance(log, Unknown) else gpu_log.xids(log),
         log=log,
+        log_piece=isinstance(log_text, str)
+        and "Linux version " not in log_text
+        and log_text.count("\n") < 200,
         log_from_boot=isinstance(log_text, str) and "Linux version " in log_text,
         log_excerpt=isinstance(log_text, str) and not host.live and _is_excerpt(log_text),
         confidential=read.confidential,

@@ -27,6 +27,7 @@ from uncork.checks.gpus import (
     pci_gpus,
     subject_of,
     visible,
+    whole_log,
     widest,
 )
 from uncork.checks.hosts import known, seen
@@ -100,6 +101,7 @@ def xids(facts: Facts) -> Iterator[Verdict]:
                 f"Xid {words}: an application's fault until shown otherwise", bdf, priority=P2, evidence=shown
             )
     if not found:
+        whole_log(facts)
         whole = (
             "in the kernel log since boot"
             if facts.driver.log_from_boot

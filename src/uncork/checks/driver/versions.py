@@ -15,7 +15,16 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import generation, is_data_centre, lines, named, no_nvidia, subject_of, version
+from uncork.checks.gpus import (
+    generation,
+    is_data_centre,
+    lines,
+    named,
+    no_nvidia,
+    subject_of,
+    version,
+    whole_log,
+)
 from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.unknown import is_unknown
@@ -287,4 +296,5 @@ def gsp(facts: Facts) -> Iterator[Verdict]:
             evidence=lines("dmesg", (xid.line for xid in timeouts)),
         )
     else:
+        whole_log(facts)
         yield passes("no GSP timeout" + ("; GSP firmware is switched off" if off else ""))

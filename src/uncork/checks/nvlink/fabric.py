@@ -19,7 +19,17 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import registry
-from uncork.checks.gpus import each, expected_nvlinks, gpus, lines, named, no_amd, no_nvidia, subject_of
+from uncork.checks.gpus import (
+    each,
+    expected_nvlinks,
+    gpus,
+    lines,
+    named,
+    no_amd,
+    no_nvidia,
+    subject_of,
+    whole_log,
+)
 from uncork.checks.hosts import known, seen
 from uncork.checks.nvlink.links import links_up, no_nvlink
 from uncork.model.facts import Facts
@@ -260,4 +270,5 @@ def switch_errors(facts: Facts) -> Iterator[Verdict]:
     elif is_unknown(facts.driver.xids):
         yield unknown(facts.driver.xids.reason)
     else:
+        whole_log(facts)
         yield passes("no SXid in the kernel log")

@@ -15,7 +15,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import each, gpus, lines, subject_of
+from uncork.checks.gpus import each, gpus, lines, subject_of, whole_log
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import endpoints, has_link, subject
 from uncork.model.facts import Facts
@@ -176,6 +176,7 @@ def dpc(facts: Facts) -> Iterator[Verdict]:
     elif is_unknown(facts.driver.log):
         yield unknown(facts.driver.log.reason)
     elif above:
+        whole_log(facts)
         yield passes("no port dropped its link")
 
 
@@ -208,4 +209,5 @@ def slot_power(facts: Facts) -> Iterator[Verdict]:
     elif not is_unknown(facts.driver.gpus) and not facts.driver.gpus:
         yield not_applicable("no GPU")
     else:
+        whole_log(facts)
         yield passes("no power warning")

@@ -15,7 +15,7 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import peers_matter
-from uncork.checks.gpus import each, iommu_translates, lines, wrong_data
+from uncork.checks.gpus import each, iommu_translates, lines, whole_log, wrong_data
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import guest
 from uncork.checks.pcie.routes import gpu_devices
@@ -173,6 +173,7 @@ def iommu_faults(facts: Facts) -> Iterator[Verdict]:
     elif faults:
         yield fails("the IOMMU refused DMA of other devices", priority=P2, evidence=lines("dmesg", faults))
     else:
+        whole_log(facts)
         yield passes("the IOMMU refused nothing")
 
 

@@ -158,6 +158,7 @@ class DriverFacts(msgspec.Struct, frozen=True):
     runtime_d3: tuple[tuple[str, str], ...]  # bus address, status line
     xids: tuple[Xid, ...] | Unknown
     log: dict[str, tuple[str, ...]] | Unknown  # kernel log lines by what they tell (explorers.gpu_log)
+    log_piece: bool  # a few lines of the kernel log: what they leave out proves nothing
     log_from_boot: bool  # whether the kernel log still holds its beginning
     confidential: bool | Unknown
     nvlink_bw_mode: int | Unknown
