@@ -28,6 +28,6 @@ def uncork(state: Path, *argv: str, **more: object) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
         env=os.environ | {"UNCORK_STATE": str(state)},
-        timeout=110,
+        timeout=400,
         **more,
     )

@@ -34,6 +34,13 @@ def run(
     output_len: Annotated[int, typer.Option(help="Output tokens.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of prompts and order.")] = 1,
     hold_s: Annotated[float, typer.Option(help="Seconds until an unconfirmed change reverts.")] = 300.0,
+    attribute: Annotated[
+        bool,
+        typer.Option("--attribute", help="Then put each group back and set it again: what was it worth?"),
+    ] = False,
+    blocks: Annotated[
+        int, typer.Option(help="With --attribute: how often each group is toggled.", min=2)
+    ] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Look, plan, write the record, ask once, change what can be changed now, prove it, measure it."""
@@ -60,6 +67,7 @@ def run(
         output_len=output_len,
         seed=seed,
         hold_s=hold_s,
+        attribute=blocks if attribute else 0,
     )
     with ExitStack() as stack:
         say = Terminal()
@@ -70,7 +78,7 @@ def run(
             return server
 
         if resume:
-            loop = take_up(say, server_of, yes=yes)
+            loop = take_up(say, server_of, yes=yes, endpoint=endpoint)
         else:
             from uncork.loop.drive import refuse_open
             from uncork.plan.store import Store

@@ -16,6 +16,7 @@ from uncork.errors import Locked, NotFound, Refused, UncorkError
 from uncork.explorers import explore
 from uncork.host.live import LiveHost
 from uncork.host.recording import RecordingHost
+from uncork.loop.attribute import set_again_left, with_toggles
 from uncork.loop.phases import phase_of
 from uncork.loop.run import Options, Run, artefacts, load_options, save
 from uncork.loop.say import Say
@@ -45,7 +46,8 @@ def begin(options: Options, say: Say, server: Server | None) -> Run:
     seen = explore(host, progress=say.explorer)
     found = audit.of(host.name, seen)
     took_s = (time.monotonic_ns() - began_ns) / 1e9
-    plan = store.create(build(found))
+    draft = with_toggles(build(found), blocks=options.attribute, seed=options.seed)
+    plan = store.create(draft)
     run = Run(options, store, LiveHost(), say, server, plan.id)
     save(run.folder, "audit.json", found)
     save(run.folder, "topology.json", topology.of(seen.facts))
@@ -57,17 +59,23 @@ def begin(options: Options, say: Say, server: Server | None) -> Run:
     return run
 
 
-def resume(say: Say, server_of: Callable[[Options], Server | None], *, yes: bool = False) -> Run:
-    """Take up the open plan where it stopped. Raises `NotFound` where none is open."""
+def resume(
+    say: Say, server_of: Callable[[Options], Server | None], *, yes: bool = False, endpoint: str = ""
+) -> Run:
+    """Take up the open plan where it stopped, against the server it had or a new `endpoint`.
+
+    Raises `NotFound` where none is open.
+    """
     store = Store(create=False)
     plan = store.read()
     if plan.state not in OPEN:
         raise NotFound(f"Plan {plan.id} is {plan.state}; there is nothing to resume.", next="uncork run")
     options = load_options(artefacts(store.folder, plan.id))
-    options = msgspec.structs.replace(options, yes=options.yes or yes)
+    options = msgspec.structs.replace(options, yes=options.yes or yes, endpoint=endpoint or options.endpoint)
     run = Run(options, store, LiveHost(), say, None, plan.id)
     for done in recover(store):
         say.note(f"{done.subject}: {done.did}")
+    set_again_left(run)
     run.server = server_of(options)
     return run
 

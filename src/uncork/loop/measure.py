@@ -55,12 +55,23 @@ def bench(run: Run, when: str) -> BenchRun:
     )
 
 
+def once(run: Run, out: Path, seed: int) -> BenchRun:
+    """Every level once, for a block of the attribution. Raises as `bench`."""
+    if run.server is None:
+        raise NoServer("There is no server; nothing was measured.", next="uncork run --endpoint URL")
+    spec = msgspec.structs.replace(suite_spec(run.options, run.server), repeats=1, seed=seed)
+    watch = Telemetry(run.server.endpoint).watch
+    return run_suite(spec, out=out, progress=run.say.bench, watch=watch)
+
+
 def suite_spec(options: Options, server: Server) -> levels.SuiteSpec:
     """The suite that these options ask for."""
     if options.concurrency:
         chosen = levels.parse_levels(options.concurrency)
     elif options.suite == "full":
         chosen = levels.full_levels()
+    elif server.how == "demo":
+        chosen = tuple(levels.Level(concurrency=c, requests=max(4, 2 * c)) for c in (1, 4, 8))  # its slots
     else:
         chosen = levels.quick_levels()
     return levels.SuiteSpec(
