@@ -6,6 +6,7 @@ from statistics import NormalDist, fmean
 
 import msgspec
 
+from uncork.bench import drift
 from uncork.bench.statistics import LogRatio, holm, log_ratio, pooled, t_quantile
 from uncork.model.bench import BenchRun, LevelResult
 from uncork.model.comparison import Comparison, Difference, Judgement
@@ -13,6 +14,7 @@ from uncork.model.comparison import Comparison, Difference, Judgement
 SCHEMA = 1
 CONFIDENCE = 0.95
 EQUIVALENT = 0.03  # within ±3 % is the same to a user
+CACHED = 0.01  # of the input: more in one run than in the other, and the two did not do the same work
 _MOST_REPEATS = 1000
 
 
@@ -51,8 +53,7 @@ def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) ->
             "The runs differ in more than the change." if differs else "No level was measured in both runs."
         )
     else:
-        verdict = _verdict(overall)
-        says = _sentence(verdict, overall)
+        verdict, says = _judged_whole(before, after, overall)
     return Comparison(
         schema=SCHEMA,
         judgement=verdict,
@@ -67,14 +68,36 @@ def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) ->
     )
 
 
+def _judged_whole(
+    before: BenchRun, after: BenchRun, overall: tuple[Difference, ...]
+) -> tuple[Judgement, str]:
+    """The verdict, which a drift as large as the difference takes away, and its sentence."""
+    verdict = _verdict(overall)
+    largest = max(abs(math.log(one.ratio)) for one in overall)
+    why = drift.hides(before, after, largest)
+    if why and verdict in (Judgement.IMPROVED, Judgement.WORSE):
+        return Judgement.UNCLEAR, f"{Judgement.UNCLEAR.value}: {why}, half of the difference or more"
+    return verdict, _sentence(verdict, overall)
+
+
 def differences(before: BenchRun, after: BenchRun) -> Iterable[tuple[str, str, str]]:
     """What differs between the fingerprints, the workloads and the definitions: (name, before, after)."""
     old = {"metrics": before.metrics, "model": before.model, "workload": before.workload_hash}
     new = {"metrics": after.metrics, "model": after.model, "workload": after.workload_hash}
+    cached = _cached_share(before), _cached_share(after)
+    if None not in cached and abs((cached[0] or 0) - (cached[1] or 0)) > CACHED:
+        old["prefix cache hits"], new["prefix cache hits"] = (f"{share:.0%} of the input" for share in cached)
     old, new = old | before.fingerprint, new | after.fingerprint
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             yield name, str(old.get(name, "(absent)")), str(new.get(name, "(absent)"))
+
+
+def _cached_share(run: BenchRun) -> float | None:
+    """How much of the input the server took from its prefix cache; None where it does not say."""
+    known = [one for one in run.levels if one.valid and one.cached_tokens is not None and one.input_tokens]
+    asked = sum(one.input_tokens for one in known)
+    return sum(one.cached_tokens or 0 for one in known) / asked if asked else None
 
 
 def _samples(run: BenchRun, level: str, metric: Metric) -> list[float]:
@@ -227,8 +250,9 @@ def percent_interval(low: float | None, high: float | None) -> str:
 
 
 def _notes(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
-    notes = []
+    notes = drift.warmer(before, after)
     for name, run in (("before", before), ("after", after)):
+        notes += drift.notes(name, run)
         if not run.finished:
             notes.append(f"the run {name} was cut short: {run.stopped}")
         for level in run.levels:
