@@ -65,7 +65,10 @@ class Terminal:
         self._out.print(f"    {clean(text)}")
 
     def approve(self, plan: Plan) -> bool:
-        changes = [change for step in plan.steps for change in step.changes if step.status == "pending"]
+        from uncork.loop.attribute import is_toggle, repeats_words
+
+        waiting = [step for step in plan.steps if step.status == "pending" and not is_toggle(step)]
+        changes = [change for step in waiting for change in step.changes]
         self._line("")
         self._out.print(f"\nThese {len(changes)} values will be changed, each with a way back:\n")
         for change in changes[:SHOWN_CHANGES]:
@@ -73,6 +76,8 @@ class Terminal:
             self._out.print(f"  {clean(change.target)}: {clean(before)} → {clean(change.want)}")
         if len(changes) > SHOWN_CHANGES:
             self._out.print(f"  … and {len(changes) - SHOWN_CHANGES} more (uncork plan shows all)")
+        if words := repeats_words(plan):
+            self._out.print(f"\n{clean(words)}")
         return self._yes("\nChange them now? [y/N] ")
 
     def revert_worse(self, says: str) -> bool:

@@ -2,8 +2,11 @@
 
 import msgspec
 
+from uncork.bench.compare import percent_interval
 from uncork.loop import measure
-from uncork.loop.run import Run, load_audit, load_bench, load_comparison, load_gate
+from uncork.loop.attribute import is_toggle
+from uncork.loop.run import Run, load_attribution, load_audit, load_bench, load_comparison, load_gate
+from uncork.model.attribution import Attribution
 from uncork.model.findings import Answer, Priority
 from uncork.model.plan import Kind, Status
 
@@ -24,6 +27,7 @@ class Outcome(msgspec.Struct, frozen=True):
     bound_why: str
     comparison: str
     next: str
+    attribution: Attribution | None = None  # None: it was not asked for
 
     @property
     def efficiency(self) -> float | None:
@@ -36,7 +40,9 @@ class Outcome(msgspec.Struct, frozen=True):
         changed = f"{self.changed} values, until the next reboot" if self.changed else "nothing"
         lines = [("Found", found), ("Changed", changed + (f" ({self.skipped})" if self.skipped else ""))]
         lines += [("Gate", self.gate), ("Before", self.before), ("After", self.after)]
-        lines += [("Compared", self.comparison), ("Bound", self._bound()), ("Record", self.record)]
+        lines += [("Compared", self.comparison)]
+        lines += [("Worth", text) for text in worth_lines(self.attribution)]
+        lines += [("Bound", self._bound()), ("Record", self.record)]
         return [*lines, ("Next", self.next)]
 
     def _bound(self) -> str:
@@ -48,6 +54,17 @@ class Outcome(msgspec.Struct, frozen=True):
         return f"{self.bound_tok_s:.1f} tokens/s at one stream{share}"
 
 
+def worth_lines(found: Attribution | None) -> list[str]:
+    """A sentence for each group and metric; none where no attribution was asked for."""
+    if found is None:
+        return []
+    return [
+        f"{one.title}: {one.metric} {one.ratio - 1:+.1%} ({percent_interval(one.low, one.high)}; {one.blocks}"
+        f" blocks): {one.judgement.value}"
+        for one in found.worth
+    ] or [found.says]
+
+
 def outcome(run: Run) -> Outcome:
     """Read how the run ended from its artefacts and its plan."""
     plan, folder = run.plan(), run.folder
@@ -57,7 +74,8 @@ def outcome(run: Run) -> Outcome:
     found, why = measure.bound(run)
     kept = {held.step for held in plan.holds if held.state in ("confirmed", "open")}
     changed = sum(len(s.changes) for s in plan.steps if s.id in kept and s.status is Status.COMPLETED)
-    skipped = [s for s in plan.steps if s.kind is Kind.APPLY and s.status is not Status.COMPLETED]
+    groups = [s for s in plan.steps if s.kind is Kind.APPLY and not is_toggle(s)]
+    skipped = [s for s in groups if s.status is not Status.COMPLETED]
     return Outcome(
         plan=plan.id,
         record=str(run.record),
@@ -74,4 +92,5 @@ def outcome(run: Run) -> Outcome:
         next="uncork rollback (puts it back), uncork persist (makes it last)"
         if changed
         else "uncork explain ID",
+        attribution=load_attribution(folder),
     )

@@ -11,7 +11,7 @@ from uncork.bench.compare import compare
 from uncork.checks import load as load_checks
 from uncork.errors import ChangeFailed, MeasureFailed, NotApproved, Refused, UncorkError
 from uncork.knobs import KNOBS
-from uncork.loop import measure
+from uncork.loop import attribute, measure
 from uncork.loop.run import Run, load_audit, load_bench, load_comparison, load_gate, save
 from uncork.model.comparison import Judgement
 from uncork.model.gate import Verdict
@@ -44,8 +44,8 @@ def benchmark(run: Run, plan: Plan, step: Step) -> None:
     when = "before" if step.name.endswith("before") else "after"
     try:
         result = measure.bench(run, when)
-    except MeasureFailed as error:
-        run.store.fail(step, f"{error.code}: {error.says}")
+    except MeasureFailed:
+        run.store.unstart(step)  # finished levels are kept: --resume goes on with what is missing
         raise
     usable = [level for level in result.levels if level.valid]
     if not usable:
@@ -94,6 +94,8 @@ def ask(run: Run, plan: Plan, step: Step) -> None:
         why = _predicted(one) if run.options.dry_run else unwritable(one.changes)
         if why:
             run.store.skip(one, why)
+            if attribute.is_toggle(one):
+                continue  # its group has been named
             run.say.note(f"Skipped: {one.title} ({why})")
     plan = run.plan()
     waiting = [one for one in plan.steps if one.kind is Kind.APPLY and one.status is Status.PENDING]
@@ -228,6 +230,7 @@ PHASES: dict[str, Phase] = {
     "confirm": confirm,
     "benchmark": benchmark,
     "compare": compared,
+    attribute.NAME: attribute.judge,
     "decide": decide,
     "close": close,
 }
@@ -236,7 +239,7 @@ PHASES: dict[str, Phase] = {
 def phase_of(step: Step) -> Phase:
     """The phase that does a step. Raises `Refused` for a step that somebody added by hand."""
     if step.kind is Kind.APPLY:
-        return apply
+        return attribute.toggle if attribute.is_toggle(step) else apply
     if step.name not in PHASES:
         raise Refused(
             f"Step {step.name} is not one that the loop does by itself.", next=f"uncork plan skip {step.name}"

@@ -9,6 +9,7 @@ from uncork.errors import Corrupt, NotFound, StateUnwritable
 from uncork.host import Host
 from uncork.loop.say import Say
 from uncork.loop.server import Server
+from uncork.model.attribution import Attribution
 from uncork.model.bench import BenchRun
 from uncork.model.comparison import Comparison
 from uncork.model.findings import Audit
@@ -35,6 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 3
     seed: int = 1
     hold_s: float = 300.0
+    attribute: int = 0  # blocks a group; 0 asks for no attribution
     yes: bool = False
     dry_run: bool = False
 
@@ -103,6 +105,12 @@ def load_comparison(folder: Path) -> Comparison | None:
     """What the comparison said, None where there was none."""
     path = folder / "comparison.json"
     return _load(path, Comparison) if path.exists() else None
+
+
+def load_attribution(folder: Path) -> Attribution | None:
+    """What each group was worth, None where that was not asked."""
+    path = folder / "attribution.json"
+    return _load(path, Attribution) if path.exists() else None
 
 
 def load_options(folder: Path) -> Options:
