@@ -18,7 +18,7 @@ from tests.vm import topology
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("UNCORK_VM_CACHE") or Path.home() / ".cache/uncork-vm")
 QEMU = "qemu-system-x86_64"
-BOOT_LIMIT_S = 90
+BOOT_LIMIT_S = 180
 DISK_BYTES = 512 << 20
 
 
