@@ -5,6 +5,8 @@ import random
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from uncork import checks
 from uncork.bench.compare import compare
 from uncork.bound import hardware, model_bytes
@@ -157,7 +159,7 @@ def audit() -> Audit:
                     priority=one.priority,
                     change_class=one.change_class,
                     dimension=one.dimension,
-                    says=f"{one.title} at {bdf}",
+                    says=one.title,
                     subject=bdf,
                     evidence=(
                         Evidence(f"/sys/bus/pci/devices/{bdf}/current_link_width", "8\nx16 is possible"),
@@ -303,3 +305,50 @@ def story(name: str = "20260921-120000-abcd", factor: float = 1.31) -> Story:
         undo=undo,
         written_at="2026-09-21 12:34:56 +0000",
     )  # fmt: skip
+
+
+HOSTILE = (
+    "<script>window.pwned = 1</script>",
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "A" * 1_000_000,
+    "x8 \u202egnp.exe\u202c \u2066of\u2069 x16",
+    '"><img src=http://example.invalid/x onerror=window.pwned=1>',
+    "]]> --> </style></svg></title> $x^2$ & &amp; `code` | pipe",
+)
+
+
+def hostile() -> Story:
+    """A run whose every text was chosen by somebody who does not mean well."""
+    says = " ".join(text for text in HOSTILE if len(text) < 1000)
+    whole = story()
+    assert whole.audit and whole.plan and whole.before and whole.gate_after and whole.topology
+    failing = [one for one in whole.audit.results if one.answer is Answer.FAIL]
+    results = [
+        msgspec.structs.replace(
+            one,
+            says=text,
+            subject=text,
+            reason=text,
+            evidence=(Evidence(text, text),),
+            changes=(Change(text, text, text, text),),
+        )
+        for one, text in zip(failing, HOSTILE * 3, strict=False)
+    ]
+    steps = [
+        msgspec.structs.replace(one, title=says, why=says, reason=says, detail=says)
+        for one in whole.plan.steps
+    ]
+    devices = [msgspec.structs.replace(one, name=says, note=says) for one in whole.topology.devices]
+    return msgspec.structs.replace(
+        whole,
+        name=says,
+        audit=msgspec.structs.replace(
+            whole.audit, host=says, results=tuple(results), explorers={says: says}, right={says: says}
+        ),
+        plan=msgspec.structs.replace(whole.plan, steps=tuple(steps), host=says),
+        before=msgspec.structs.replace(whole.before, model=says, endpoints=(says,), run_id=says),
+        gate_after=msgspec.structs.replace(whole.gate_after, tested=says, devices=(says,) * 8),
+        topology=msgspec.structs.replace(whole.topology, devices=tuple(devices), why=HOSTILE),
+        record=says,
+        undo=dict.fromkeys(whole.undo, says),
+    )

@@ -22,6 +22,7 @@ VERBS = {
     "journal": "What was done to this host, and whether the record of it is intact.",
     "record": "system-improve.md: list, show, verify that its sealed part never changed.",
     "report": "One HTML file that shows a run at a glance, offline; or several, overlaid.",
+    "watch": "The report live on loopback while a run goes on, read-only.",
     "brief": "The plan, the findings and the next calls, short enough to paste.",
     "explore": "Let a model look for what no rule foresees; its claims are checked.",
     "mcp": "Let an assistant read, plan and (only where allowed) apply, over MCP.",

@@ -9,7 +9,8 @@ from uncork.record.report.markup import Html, fold, items, join, section, table,
 from uncork.record.report.verdict import badge, failing
 
 SHOWN_SUBJECTS = 16
-SHOWN_EVIDENCE = 8
+SHOWN_EVIDENCE = 5
+ALIKE = 3  # more targets than this that change alike are one row
 _WEIGHTY = (Priority.P0, Priority.P1)
 
 
@@ -53,7 +54,13 @@ def _finding(group: Sequence[Result], check: Check | None) -> Html:
 
 
 def _subjects(group: Sequence[Result]) -> Html:
-    lines = [f"{one.subject}: {one.says}" if one.subject else one.says for one in group]
+    """Who is concerned: subjects that are said the same of stand on one line."""
+    by_words: dict[str, list[str]] = {}
+    for one in group:
+        by_words.setdefault(one.says, []).append(one.subject)
+    lines = [
+        f"{', '.join(filter(None, subjects)) or 'this host'}: {says}" for says, subjects in by_words.items()
+    ]
     return join([items(lines[:SHOWN_SUBJECTS]), _more(len(lines) - SHOWN_SUBJECTS)])
 
 
@@ -69,17 +76,17 @@ def _evidence(found: Iterable[Evidence]) -> Html:
 
 
 def _changes(changes: Sequence[Change]) -> Html:
-    rows = [
-        (
-            tag("code", one.knob),
-            tag("code", one.target),
-            tag("code", one.before or "?"),
-            tag("code", one.want),
-        )
-        for one in changes[:SHOWN_SUBJECTS]
-    ]
-    shown = table("The change that would cure it", ("knob", "target", "now", "wanted"), rows)
-    return join([shown, _more(len(changes) - SHOWN_SUBJECTS)])
+    rows = []
+    for (knob, before, want), group in groupby(changes, key=lambda one: (one.knob, one.before, one.want)):
+        targets = [one.target for one in group]
+        if len(targets) > ALIKE:
+            targets = [f"{targets[0]} … {targets[-1]} ({len(targets)} targets)"]
+        rows += [
+            (tag("code", target), tag("code", knob), tag("code", before or "?"), tag("code", want))
+            for target in targets
+        ]
+    shown = table("The change that would cure it", ("target", "knob", "now", "wanted"), rows[:SHOWN_SUBJECTS])
+    return join([shown, _more(len(rows) - SHOWN_SUBJECTS)])
 
 
 def _more(count: int) -> Html:

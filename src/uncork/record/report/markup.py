@@ -68,7 +68,14 @@ def table(
         tag("thead", tag("tr", *heads)),
         tag("tbody", *body),
     )
-    return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption or head[0])
+    return tag(
+        "div",
+        whole,
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=caption or ", ".join(filter(None, head)),
+    )
 
 
 def fold(summary: str, *body: str, id: str = "", open: bool = False, class_: str = "") -> Html:

@@ -10,7 +10,7 @@ from uncork.record.report.markup import Html, fold, items, section, table, tag, 
 from uncork.record.report.story import Story
 from uncork.record.report.verdict import badge
 
-_MARKS = {
+MARKS = {
     Shown.COMPLETED: "✓",
     Shown.IN_PROGRESS: "▶",
     Shown.FAILED: "✗",
@@ -56,7 +56,7 @@ def _step(step: Step) -> tuple[str, ...]:
     said = step.detail or step.reason or (step.evidence[-1].summary if step.evidence else "")
     took = f"{(step.ended_ns - step.started_ns) / 1e9:,.1f} s" if step.started_ns and step.ended_ns else ""
     began = time.strftime("%H:%M:%S", time.localtime(step.started_ns / 1e9)) if step.started_ns else ""
-    mark = f"{_MARKS.get(step.shown, '·')} {step.shown.value.replace('_', ' ')}"
+    mark = f"{MARKS.get(step.shown, '·')} {step.shown.value.replace('_', ' ')}"
     return (
         text(step.title),
         tag("span", mark, class_=f"mark {step.shown.value}"),
