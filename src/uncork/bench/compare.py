@@ -1,7 +1,7 @@
 """Before against after: what the repeats support, and no more."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from statistics import NormalDist, fmean
 
 import msgspec
@@ -34,8 +34,17 @@ METRICS = (
 )
 
 
-def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) -> Comparison:
+def compare(
+    before: BenchRun,
+    after: BenchRun,
+    *,
+    tested: Iterable[str] = (),
+    floor: Mapping[str, float] | None = None,
+) -> Comparison:
     """Compare two runs; `tested` names the fingerprint entries that the change under test may alter.
+
+    `floor` maps metrics to the |ln ratio| that two runs of an unchanged server reach on this host (noise.py): a
+    difference below it is not called one.
 
     The verdict rests on each metric over all levels, corrected for the number of metrics; the levels are
     shown beside it, corrected for all that were asked. Runs that differ in anything else are not comparable.
@@ -53,6 +62,7 @@ def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) ->
             "The runs differ in more than the change." if differs else "No level was measured in both runs."
         )
     else:
+        overall = tuple(_above(one, floor or {}) for one in overall)
         verdict, says = _judged_whole(before, after, overall)
     return Comparison(
         schema=SCHEMA,
@@ -64,8 +74,24 @@ def compare(before: BenchRun, after: BenchRun, *, tested: Iterable[str] = ()) ->
         levels=_levels(before, after),
         differs=tuple(differs),
         tested=tuple(tested_found),
-        notes=_notes(before, after),
+        notes=(*_floor_notes(overall, floor or {}), *_notes(before, after)),
     )
+
+
+def _above(one: Difference, floor: Mapping[str, float]) -> Difference:
+    """A difference that an unchanged server shows as well is not called one."""
+    called = one.judgement in (Judgement.IMPROVED, Judgement.WORSE)
+    if called and abs(math.log(one.ratio)) < floor.get(one.metric, 0.0):
+        return msgspec.structs.replace(one, judgement=Judgement.UNCLEAR)
+    return one
+
+
+def _floor_notes(overall: tuple[Difference, ...], floor: Mapping[str, float]) -> list[str]:
+    return [
+        f"{one.metric}: this host shows up to ±{math.expm1(floor[one.metric]):.1%} with nothing changed"
+        for one in overall
+        if one.metric in floor
+    ]
 
 
 def _judged_whole(

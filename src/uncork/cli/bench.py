@@ -48,6 +48,9 @@ def bench(
     insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify the certificate.")] = False,
     save_text: Annotated[bool, typer.Option("--save-text", help="Keep the answers' text.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the results; finished levels are kept.")] = None,
+    noise: Annotated[
+        int, typer.Option(min=0, help="Run the suite so often with nothing changed: this host's noise floor.")
+    ] = 0,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="How exact is the client on this machine? Needs no server.")
     ] = False,
@@ -93,6 +96,11 @@ def bench(
     )
     folder = out or _default_out()
     telemetry = Telemetry(parse_endpoints(endpoint)[0].url)
+    if noise:
+        from uncork.cli.noise import show_noise
+
+        show_noise(spec, noise, folder, _progress(), telemetry.watch, as_json=as_json)
+        return
     run = run_suite(spec, out=folder, progress=_progress(), watch=telemetry.watch)
     _clear_progress()
     if as_json:

@@ -18,6 +18,9 @@ def compare(
     tested: Annotated[
         str, typer.Option(help="What was changed on purpose: fingerprint names, comma-separated.")
     ] = "",
+    noise: Annotated[
+        str, typer.Option(help="A noise.json of uncork bench --noise; found beside the runs otherwise.")
+    ] = "",
     model_path: Annotated[
         str, typer.Option(help="The model's folder or file: also show which parts of a token's time moved.")
     ] = "",
@@ -31,7 +34,8 @@ def compare(
     from uncork.model.comparison import Judgement
 
     first, second = read_run(before), read_run(after)
-    result = judge(first, second, tested=[name.strip() for name in tested.split(",") if name.strip()])
+    names = [name.strip() for name in tested.split(",") if name.strip()]
+    result = judge(first, second, tested=names, floor=_floor(noise, (before, after), first, second))
     if as_json:
         print_json(result)
     else:
@@ -44,6 +48,23 @@ def compare(
             next="measure again with the same settings, or name what was changed on purpose: --tested NAME",
         )
     raise typer.Exit(1 if result.judgement is Judgement.WORSE else 0)
+
+
+def _floor(noise: str, runs: tuple[str, str], first: "BenchRun", second: "BenchRun") -> dict[str, float]:
+    """The floor of the file that was named, else of the first noise.json beside a run; of none, nothing."""
+    from pathlib import Path
+
+    from uncork.bench.noise import FILE, floors, read_noise
+    from uncork.errors import BadInput
+
+    beside = [Path(run) if Path(run).is_dir() else Path(run).parent for run in runs]
+    places = [Path(noise)] if noise else [folder / FILE for one in beside for folder in (one, one.parent)]
+    found = next((known for place in places if (known := read_noise(place))), None)
+    if noise and found is None:
+        raise BadInput(
+            f"{noise} is not there; nothing was compared.", next="uncork bench --noise 5 --out DIR"
+        )
+    return floors(found, first, second) if found else {}
 
 
 def _show(result: "Comparison") -> None:
