@@ -154,5 +154,5 @@ def test_slots_refilled_late_are_said():
     found = summary(apart)
 
     assert found.valid
-    assert found.disturbances == ("slots were refilled late: 0.7 of 1 in flight while steady",)
+    assert found.disturbances == ("slots were refilled late: 0.652 of 1 in flight while steady",)
     assert math.isclose(found.achieved_concurrency, 0.3)

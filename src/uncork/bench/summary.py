@@ -116,7 +116,7 @@ def _disturbances(
     if level.concurrency and window is not None:
         mean = metrics.mean_in_flight(records, window)
         if mean < UNDERDRIVEN_SHARE * level.concurrency:
-            said.append(f"slots were refilled late: {mean:.1f} of {level.concurrency} in flight while steady")
+            said.append(f"slots were refilled late: {mean:.3g} of {level.concurrency} in flight while steady")
     return tuple(said)
 
 
