@@ -9,7 +9,7 @@ from uncork.apply.dry_run import predict
 from uncork.apply.transaction import apply_step
 from uncork.bench.compare import compare
 from uncork.checks import load as load_checks
-from uncork.errors import ChangeFailed, MeasureFailed, NotApproved, Refused, UncorkError
+from uncork.errors import ChangeFailed, IllegalMove, MeasureFailed, NotApproved, Refused, UncorkError
 from uncork.knobs import KNOBS
 from uncork.loop import attribute, measure
 from uncork.loop.run import Run, load_audit, load_bench, load_comparison, load_gate, save
@@ -128,6 +128,7 @@ def gate_after(run: Run, plan: Plan, step: Step) -> None:
     """Judge the data paths with the changes in force; undo the newest group until the gate passes again."""
     while True:
         run.store.start(step)
+        _hold_on(run)
         result = measure.gate(run, "after")
         said = f"{result.tested} {result.verdict.value}"
         if result.verdict is Verdict.PASS:
@@ -140,6 +141,15 @@ def gate_after(run: Run, plan: Plan, step: Step) -> None:
             run.say.note(f"The gate did not pass and nothing of ours is left to undo: {said}")
             return
         undo_group(run, holds[-1].txn, f"the gate said {result.verdict.value}")
+
+
+def _hold_on(run: Run) -> None:
+    """Give every open hold its whole time again: a long gate must not end in the middle of a revert."""
+    for held in hold.open_holds(run.plan()):
+        try:
+            hold.extend(run.store, held.txn, run.options.hold_s)
+        except IllegalMove:
+            pass  # it has longer already, or its deadline was first
 
 
 def undo_group(run: Run, txn: str, why: str) -> None:
