@@ -84,9 +84,10 @@ _NAMES = list(_KINDS)
 def lines_by_kind(text: str) -> dict[str, tuple[str, ...]]:
     """Lines of each kind, at most `KEPT` each; a message of several lines is joined to the one that names it."""
     found: dict[str, list[str]] = {}
-    lines = text.splitlines()
+    words = [word for word in _WORDS if word in text]
+    lines = text.splitlines() if words else []
     for at, line in enumerate(lines):
-        match = _ANY.search(line) if any(word in line for word in _WORDS) else None
+        match = _ANY.search(line) if any(word in line for word in words) else None
         if match and match.lastgroup:
             kind = _NAMES[int(match.lastgroup[1:])]
             if kind == "off-bus" and line.rstrip()[-1:].isdigit():
