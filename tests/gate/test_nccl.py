@@ -47,7 +47,16 @@ def test_a_library_that_does_not_start_is_no_pass(gpus, libnccl):
     result = verify(gpus(2, "nccl-broken -1 -1", nccl=libnccl))
 
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert "NCCL did not start" in latency(result).not_run[0]
+    assert "NCCL 2.29.7 did not start" in latency(result).not_run[0]
+
+
+def test_a_library_that_hangs_fails(gpus, libnccl, monkeypatch):
+    monkeypatch.setattr("uncork.gate.cuda.collective.DEADLINE_S", 3.0)
+
+    result = verify(gpus(2, "nccl-hang -1 -1", nccl=libnccl))
+
+    assert result.criteria[-1].verdict is Verdict.FAIL
+    assert "NCCL 2.29.7 did not start: no answer within 3 s" in result.criteria[-1].troubles[0].says
 
 
 def test_without_a_server_the_latency_is_a_note_and_no_obstacle(gpus):

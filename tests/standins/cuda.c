@@ -195,7 +195,16 @@ R cuIpcOpenMemHandle_v2(P *p, struct ipc h, unsigned flags)
 		return INVALID;
 	return add(p, fd, s.st_size, device, h.name);
 }
-R cuIpcCloseMemHandle(P p) { (void)p; return OK; }
+R cuIpcCloseMemHandle(P p)
+{
+	for (int i = 0; i < n_maps; i++)
+		if (maps[i].start == p) {
+			munmap((void *)(uintptr_t)p, maps[i].size);
+			maps[i] = maps[--n_maps];
+			return OK;
+		}
+	return INVALID;
+}
 
 /* VMM: a handle is an index into this table; what is exported is the file itself. */
 static struct { int fd, device; size_t size; char name[48]; } handles[MAX_MAPS];
@@ -264,6 +273,16 @@ R cuMemMap(P p, size_t size, size_t offset, unsigned long long h, unsigned long 
 	snprintf(one->name, sizeof one->name, "%s", handles[h].name);
 	return OK;
 }
+R cuMemUnmap(P p, size_t size)
+{
+	for (int i = 0; i < n_maps; i++)
+		if (maps[i].start == p) {
+			maps[i] = maps[--n_maps];
+			return munmap((void *)(uintptr_t)p, size) ? INVALID : OK;
+		}
+	return INVALID;
+}
+R cuMemRelease(unsigned long long h) { (void)h; return OK; }
 R cuMemSetAccess(P p, size_t size, const void *desc, size_t count)
 {
 	(void)size, (void)desc, (void)count;

@@ -123,11 +123,12 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class AllReduce(msgspec.Struct, frozen=True):
-    """The server's collective library: microseconds by size, and the transports its log names."""
+    """The server's collective library: microseconds by size, the transports its log names, or how it hung."""
 
     library: str
     samples_us: dict[int, tuple[float, ...]]
     transports: dict[str, str]
+    hung: str = ""
 
 
 class Stuck(Exception):
@@ -225,8 +226,8 @@ class Fabric(Protocol):
         """Error counters of every component, both ends of each link."""
         ...
 
-    def links(self) -> tuple[Link, ...] | Unknown:
-        """Every link, read while traffic flows."""
+    def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
+        """Every link, read while traffic flows between these pairs."""
         ...
 
     def all_reduce(self, sizes: Sequence[int], *, rounds: int) -> AllReduce | Unknown:

@@ -84,6 +84,7 @@ class Ranks:
     ) -> None:
         self._program, self._env, self._kill, self._kill_wait_s = program, env, kill, kill_wait_s
         self.on_start: Callable[[Sequence[int]], None] = lambda indices: None
+        self._starting = False
         self._ranks: list[_Rank] = []
         self.grow(count)
 
@@ -148,8 +149,13 @@ class Ranks:
             self._end(index)
             old.close()
             self._ranks[index] = _Rank(self._program, index, old.generation + 1, self._env)
-        if indices:
-            self.on_start(indices)
+        # A rank that fails while it is being prepared is not prepared again: that would never end.
+        if indices and not self._starting:
+            self._starting = True
+            try:
+                self.on_start(indices)
+            finally:
+                self._starting = False
 
     def _end(self, index: int) -> None:
         process = self._ranks[index].process

@@ -40,7 +40,7 @@ def _risen(run: Run, one: Counter, more: int) -> Trouble:
 def link(run: Run) -> CriterionResult:
     """Generation and width while traffic flows, against what both ends can do and against the baseline."""
     run.phase = Criterion.LINK
-    links = run.fabric.links()
+    links = run.fabric.links(run.open_pairs())
     if is_unknown(links):
         return concluded(Criterion.LINK, "not read", (), [links.reason])
     missing, troubles = [], []

@@ -200,6 +200,8 @@ def _all_reduce(run: Run, missing: list[str]) -> list[Trouble]:
         else:
             missing.append(f"all-reduce latency: {answer.reason}")
         return []
+    if answer.hung:
+        run.broken.append(Trouble(answer.hung, source="NCCL_DEBUG=INFO shows where it waits"))
     then = {figure.name: figure.value for figure in run.baseline.figures} if run.baseline else {}
     troubles = []
     for size, samples in answer.samples_us.items():

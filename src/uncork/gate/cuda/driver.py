@@ -101,7 +101,9 @@ def import_vmm(fd: int, size: int, device: int) -> int:
         handle = do(cu.cuMemImportFromShareableHandle, fd, kind)
     finally:
         os.close(fd)
-    return map_vmm(handle, size, device)
+    address = map_vmm(handle, size, device)
+    do(cu.cuMemRelease, handle)  # the mapping keeps the memory
+    return address
 
 
 def map_vmm(handle: Any, size: int, device: int) -> int:

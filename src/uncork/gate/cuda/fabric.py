@@ -9,7 +9,7 @@ from typing import Any
 from uncork.errors import MeasureFailed, MissingExtra
 from uncork.gate import caches
 from uncork.gate.crosscheck import cross_check
-from uncork.gate.cuda import counters, gpus, topology
+from uncork.gate.cuda import collective, counters, gpus, topology
 from uncork.gate.cuda.context import about
 from uncork.gate.exchange import exchange, slot_bytes
 from uncork.gate.fabric import (
@@ -38,6 +38,7 @@ PROGRAM = "uncork.gate.cuda.rank"
 PROBE_DEADLINE_S = 30.0 * patience()
 SETUP_DEADLINE_S = 60.0 * patience()
 LOADED_BYTES = 2 * MIB + 4
+LINK_WATCH_S = 0.05
 FLAG_BYTES = 64 * 1024
 IPC, VMM = "ipc", "vmm"
 # NCCL's cuMem path and symmetric memory use VMM handles, older code legacy IPC: each engine prefers one of them,
@@ -268,7 +269,7 @@ class CudaFabric:
         found = counters.read(self._host, self._places, labels, self._samples)
         return (*found, *gpus.counters(gpus.read(self._host), self.devices))
 
-    def links(self) -> tuple[Link, ...] | Unknown:
+    def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         """The best that each link shows while a copy runs over it: idle links sleep at Gen1."""
         best: dict[int, Link] = {}
         stop = threading.Event()
@@ -286,11 +287,13 @@ class CudaFabric:
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
-        loops = max(1, int(0.02 * 10e9 / self.bandwidth_bytes))
-        for src in range(len(self.devices)):
-            dst = (src + 1) % len(self.devices)
-            move = Move(src, dst, Engine.COPY, Direction.PUSH, self.bandwidth_bytes, loops=loops)
-            self.move([move], deadline_s=max(self.deadline_floor_s, 10.0))
+        # Long enough for a link that was asleep to train up.
+        loops = max(1, int(LINK_WATCH_S * 50e9 / self.bandwidth_bytes))
+        for device in self.devices:
+            pair = next((pair for pair in pairs if pair[0] == device.index), None)
+            if pair is not None:
+                move = Move(*pair, Engine.COPY, Direction.PUSH, self.bandwidth_bytes, loops=loops)
+                self.move([move], deadline_s=max(self.deadline_floor_s, 10.0))
         stop.set()
         watcher.join(5)
         return tuple(best[index] for index in sorted(best))
@@ -298,36 +301,7 @@ class CudaFabric:
     def all_reduce(self, sizes: Sequence[int], *, rounds: int) -> AllReduce | Unknown:
         if is_unknown(self._nccl):
             return self._nccl
-        library = self._nccl
-        first = self.ranks.call({0: {"op": "nccl_id", "library": library}}, deadline_s=SETUP_DEADLINE_S)[0]
-        if first.ended is not Ended.OK:
-            return Unknown(first.says)
-        start = {
-            "op": "nccl_start",
-            "library": library,
-            "identity": first.value["id"],
-            "ranks": len(self.devices),
-        }
-        everyone = range(len(self.devices))
-        started = self.ranks.call({i: {**start, "rank": i} for i in everyone}, deadline_s=SETUP_DEADLINE_S)
-        bad = next((reply for reply in started.values() if reply.ended is not Ended.OK), None)
-        if bad:
-            return Unknown(f"NCCL did not start: {bad.says}")
-        ask = {
-            "op": "all_reduce",
-            "sizes": list(sizes),
-            "rounds": rounds,
-            "start_at_s": time.monotonic() + 0.002,
-        }
-        replies = self.ranks.call(dict.fromkeys(everyone, ask), deadline_s=SETUP_DEADLINE_S)
-        bad = next((reply for reply in replies.values() if reply.ended is not Ended.OK), None)
-        if bad:
-            return Unknown(f"all-reduce: {bad.says}")
-        samples = {size: tuple(replies[0].value["samples_us"][at]) for at, size in enumerate(sizes)}
-        transports: dict[str, str] = {}
-        for reply in started.values():
-            transports.update(reply.value["transports"])
-        return AllReduce(f"NCCL {_nccl_version(first.value['version'])}", samples, transports)
+        return collective.all_reduce(self.ranks, len(self.devices), self._nccl, sizes, rounds)
 
     def extra_figures(self, depth: Depth) -> tuple[Figure, ...]:
         if depth is Depth.QUICK:
@@ -363,11 +337,6 @@ def _faster(one: Link, other: Link) -> bool:
     if is_unknown(other.generation) or is_unknown(other.width):
         return True
     return (one.generation, one.width) > (other.generation, other.width)
-
-
-def _nccl_version(code: int) -> str:
-    """`NCCL_VERSION`: major * 10000 + minor * 100 + patch since 2.9 (nccl.h)."""
-    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 def _unusable(reason: str) -> MeasureFailed:

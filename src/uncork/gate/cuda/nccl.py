@@ -1,5 +1,6 @@
 """All-reduce latency of the server's own NCCL, by ctypes, and the transports that its log names."""
 
+import atexit
 import ctypes
 import os
 import re
@@ -48,11 +49,18 @@ class Collective:
         self._log = ""
 
     def _load(self, library: str) -> None:
+        if self._log:
+            return
+        handle, self._log = tempfile.mkstemp(prefix="uncork-nccl-")
+        os.close(handle)
+        atexit.register(os.unlink, self._log)
+        # NCCL reads these at its first call and never again; the server's own NCCL_* settings stay as they are.
+        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,SHM,NET", NCCL_DEBUG_FILE=self._log)
         try:
             self._nccl = ctypes.CDLL(library)
         except OSError as error:
             raise Refused(f"{library}: {error}") from None
-        for name in ("ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce", "ncclCommDestroy"):
+        for name in ("ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce", "ncclGetVersion"):
             if not hasattr(self._nccl, name):
                 raise Refused(f"{library} has no {name}")
 
@@ -67,23 +75,15 @@ class Collective:
 
     def start(self, library: str, identity: bytes, ranks: int, rank: int) -> dict[str, Any]:
         """Join the communicator; the transports that its log names."""
-        handle, self._log = tempfile.mkstemp(prefix="uncork-nccl-")
-        os.close(handle)
-        # NCCL reads these when it starts; the server's own NCCL_* settings stay as they are.
-        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,SHM,NET", NCCL_DEBUG_FILE=self._log)
-        try:
-            self._load(library)
-            self._comm = ctypes.c_void_p()
-            self._nccl.ncclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_int, UniqueId, ctypes.c_int]
-            joined = UniqueId()
-            ctypes.memmove(ctypes.byref(joined), identity, ID_BYTES)
-            self._do(
-                self._nccl.ncclCommInitRank(ctypes.byref(self._comm), ranks, joined, rank), "ncclCommInitRank"
-            )
-            self._reduce(8)  # connections are made by the first collective
-            return {"transports": transports(Path(self._log).read_text(encoding="utf-8", errors="replace"))}
-        finally:
-            os.unlink(self._log)
+        self._load(library)
+        self._comm = ctypes.c_void_p()
+        begin = self._nccl.ncclCommInitRank
+        begin.argtypes = [ctypes.c_void_p, ctypes.c_int, UniqueId, ctypes.c_int]
+        joined = UniqueId()
+        ctypes.memmove(ctypes.byref(joined), identity, ID_BYTES)
+        self._do(begin(ctypes.byref(self._comm), ranks, joined, rank), "ncclCommInitRank")
+        self._reduce(8)  # connections are made by the first collective
+        return {"transports": transports(Path(self._log).read_text(encoding="utf-8", errors="replace"))}
 
     def _reduce(self, size: int) -> float:
         gpu = self._gpu

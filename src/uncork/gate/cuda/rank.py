@@ -4,6 +4,7 @@ NCCL's cuMem path and symmetric memory use VMM handles, older code legacy IPC; e
 says which kind a transfer works on.
 """
 
+import contextlib
 import ctypes
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ class Gpu:
         self.device = 0
         self.half = 0
         self.memory: dict[tuple[int, str], int] = {}
+        self.mapped: dict[int, int] = {}  # bytes of VMM memory of a peer
         self.streams: list[Any] = []
 
     def probe(self) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class Gpu:
         granted[VMM] = (
             self._open(index, VMM, lambda: import_vmm(fds[0], vmm_bytes, self.device)) if fds else False
         )
+        self.mapped[index] = vmm_bytes
         return granted
 
     def _open_ipc(self, handle: bytes) -> int:
@@ -96,7 +99,14 @@ class Gpu:
         return int(do(cu.cuIpcOpenMemHandle, ipc, lazy))
 
     def _open(self, index: int, kind: str, opened: Callable[[], int]) -> bool:
-        self.memory.pop((index, kind), None)
+        old = self.memory.pop((index, kind), None)
+        if old is not None and kind == IPC:
+            # What a replaced process had shared stays allocated until the last of us lets go of it.
+            with contextlib.suppress(CudaError):
+                do(cu.cuIpcCloseMemHandle, old)
+        elif old is not None:
+            with contextlib.suppress(CudaError):
+                do(cu.cuMemUnmap, old, self.mapped[index])
         try:
             self.memory[index, kind] = opened()
         except CudaError:

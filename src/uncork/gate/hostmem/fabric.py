@@ -191,7 +191,7 @@ class HostMemory:
 
         return edac_counters()
 
-    def links(self) -> tuple[Link, ...] | Unknown:
+    def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         return ()
 
     def all_reduce(self, sizes: Sequence[int], *, rounds: int) -> AllReduce | Unknown:

@@ -254,7 +254,7 @@ class SimulatedFabric:
                 )
         return tuple(found)
 
-    def links(self) -> tuple[Link, ...] | Unknown:
+    def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         self._spend(0.2)
         return tuple(self._link(f"gpu{device.index} link", str(device.index)) for device in self.devices)
 
