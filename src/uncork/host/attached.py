@@ -23,6 +23,7 @@ NOT_ATTACHED = "not among the attached files"
 _JOINED = frozenset(
     ("lspci", "dmesg", "nvlink-status", "nvidia-smi-q", "sysctl", "packages", "rocm", "amd-smi", "topo")
 )
+WORDS_LIMIT = 1 << 18  # characters: nobody writes more by hand, a log that no kind claims may hold any amount
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _ABSENT = re.compile(r"^\*\*\* (/\S+) does not exist$", re.MULTILINE)
 _P2P_LETTER = re.compile(r"-p2p[ -]?([rwnap]{1,2})\b|p2p[-_.]([rwnap]{1,2})\b")
@@ -99,6 +100,8 @@ class AttachedHost:
         if path and kinds.keys() <= {"statements"}:
             kinds = {}  # a file of the host, not a person's words
         for kind, part in kinds.items():
+            if kind == "statements":
+                part = part[:WORDS_LIMIT]
             self._texts.setdefault(kind, []).append(Piece(piece.name, piece.hint, part))
             if not filtered:
                 for known, content in from_kind(kind, part):

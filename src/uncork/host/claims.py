@@ -279,4 +279,93 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 }
 
 NAMES = tuple(CLAIMS)
-CLAIM = re.compile("|".join(f"(?P<k{number}>{'|'.join(of)})" for number, of in enumerate(CLAIMS.values())))
+# Patterns that may match in the middle of a line are dear: they are tried only where one of these words is.
+WORDS = (
+    *(
+        "ROCm System",
+        "NCCL ",
+        "UCX",
+        "pml_ucx",
+        "max locked memory",
+        "fabricmanager",
+        "abric ",
+        "DMAR: ",
+        "AMD-Vi: ",
+    ),
+    *(
+        "NVLINK",
+        "SUPPORT P2P",
+        "nvmlDevice",
+        "Destroy COMPLETE",
+        "Access Peer",
+        "P2P",
+        "Verification error",
+        "GPU",
+    ),
+    *(
+        "pci_p2pdma",
+        "CanAccessPeer",
+        "dev-to-dev",
+        "ACS redirect",
+        "posted ",
+        " cycles:",
+        "PidsLimit",
+        "ShmSize",
+    ),
+    *(
+        "NanoCpus",
+        "CpuQuota",
+        "Ulimits",
+        "IpcMode",
+        "Privileged",
+        "Runtime",
+        "SecurityOpt",
+        "nvidia-container-cli",
+    ),
+    *(
+        "OCI runtime",
+        "current PyTorch",
+        "kernel image",
+        "default MoE",
+        "text_generation",
+        ".py:",
+        "vllm",
+        "sglang",
+    ),
+    *(
+        "trtllm",
+        "text-generation-launcher",
+        "llama-",
+        ">",
+        "→",
+        "us error",
+        "shared memory",
+        "UserWarning",
+        "CUDA",
+    ),
+    *("cuda", "Check failed", "new thread", "blas_thread", "Error: ", "HPL ERROR"),
+)
+
+
+def _floats(pattern: str) -> bool:
+    return pattern.startswith((".*", "(?=.*", r"\S.*", "(?!nvidia-fabricmanager"))
+
+
+def _compiled(*, anchored_only: bool) -> re.Pattern[str]:
+    groups = []
+    for number, patterns in enumerate(CLAIMS.values()):
+        kept = [pattern for pattern in patterns if not (anchored_only and _floats(pattern))]
+        if kept:
+            groups.append(f"(?P<k{number}>{'|'.join(kept)})")
+    return re.compile("|".join(groups))
+
+
+CLAIM = _compiled(anchored_only=False)
+ANCHORED = _compiled(anchored_only=True)
+
+
+def claimed(line: str) -> str | None:
+    """The kind that a line claims itself for; None where it could be of any tool."""
+    pattern = CLAIM if any(word in line for word in WORDS) else ANCHORED
+    found = pattern.match(line)
+    return None if found is None or found.lastgroup is None else NAMES[int(found.lastgroup[1:])]

@@ -25,8 +25,8 @@ from uncork.errors import BadInput
 class Limits(msgspec.Struct, frozen=True):
     """What is read at most, in files and bytes after decompression."""
 
-    file_bytes: int = 64 << 20
-    total_bytes: int = 256 << 20
+    file_bytes: int = 32 << 20
+    total_bytes: int = 96 << 20
     files: int = 20_000
 
 

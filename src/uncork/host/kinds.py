@@ -5,7 +5,7 @@ comes. Interleaved logs therefore come apart, and a mixed paste needs no marks. 
 tried a line: the work is linear in the text.
 """
 
-from uncork.host.claims import CLAIM, NAMES
+from uncork.host.claims import claimed
 
 # Kinds whose own lines look like statements; inside them nothing else is taken for one.
 _CLOSED = frozenset(
@@ -128,10 +128,9 @@ def _json_kind(text: str) -> str:
 def _kind(line: str, current: str) -> str:
     if not line or line.isspace() or current in _ALWAYS_STAY or line.startswith(_PLAINLY.get(current, "\0")):
         return current
-    claimed = CLAIM.match(line[:600])
-    if claimed is None or claimed.lastgroup is None:
+    kind = claimed(line[:600])
+    if kind is None:
         return current
-    kind = NAMES[int(claimed.lastgroup[1:])]
     if kind in ("statements", "environment") and current in _CLOSED and current != "collect-env":
         return current
     return kind
