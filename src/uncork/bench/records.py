@@ -13,20 +13,6 @@ from uncork.bench.api import Api, Reading
 from uncork.bench.clock import to_monotonic
 from uncork.bench.http1 import Response, take_apart
 
-OUTCOMES = (
-    "ok",
-    "http-status",
-    "connect",
-    "timeout",
-    "stalled",
-    "reset",
-    "in-band-error",
-    "truncated",
-    "garbage",
-    "empty",
-    "cancelled",
-)
-
 
 class Exchange:
     """One request on the wire, as the loop leaves it: raw pieces and their stamps."""

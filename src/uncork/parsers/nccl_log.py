@@ -10,7 +10,6 @@ _WHERE = re.compile(r"(\S+?):\d+:\d+ \[(\d+)\] (?:(\S+:\d+) )?NCCL")
 _VIA = re.compile(
     r"Channel (\d+)(?:/\d+)? ?:? +(\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(send|receive)\])? via (\S+)"
 )
-_NET = re.compile(r"NET[ /:]+.*?Using (?:interface|network) (\S+?)(?:<0>)?$|Using network (\S+)")
 _INTERFACE = re.compile(
     r"(?:Using interface |\[\d+\]|NET/Socket : Using \[\d+\])([\w.@-]+):([0-9A-Fa-f.:]+(?:%\w+)?)<\d+>"
 )
@@ -20,7 +19,6 @@ _NO_SOCKET = re.compile(r"no socket interface found", re.IGNORECASE)
 _RING = re.compile(
     r"(\d{1,3}) coll channels?, (?:\d+ collnet channels, )?(\d{1,3}) nvls channels?, (\d{1,3}) p2p channels?"
 )
-_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)|via NET/\S+/GDRDMA|GDRDMA")
 
 
 class Warning_(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Audit → plan: what can be changed while the host runs, in groups, with all else listed apart."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from uncork.checks import CHECKS
 from uncork.errors import BadInput
@@ -222,8 +222,3 @@ def _why_deferred(result: Result) -> str:
         ChangeClass.HOST_ONLY: "can only be changed on the host, outside this container or guest",
         ChangeClass.NONE: "has no cure on this host",
     }[result.change_class]
-
-
-def by_priority(changes: Iterable[StepDraft]) -> list[StepDraft]:
-    """Steps that matter most first."""
-    return sorted(changes, key=lambda step: PRIORITIES.index(step.priority))

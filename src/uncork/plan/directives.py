@@ -15,8 +15,6 @@ from uncork.model.plan import Kind, Plan, PlannedChange, Status, Step, StepDraft
 from uncork.plan.digest import step_digest
 from uncork.plan.store import Store, add_step, find
 
-OPS = ("pause", "resume", "abort", "skip", "cancel", "add", "edit", "move", "replan")
-
 
 def give(
     store: Store,

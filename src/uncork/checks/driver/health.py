@@ -37,7 +37,6 @@ from uncork.model.unknown import is_unknown
 
 # Xids of hardware, links and firmware; the others come from applications. Source: NVIDIA, Xid errors.
 HARDWARE_XIDS = frozenset((48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 140, 143, 145, 149, 154))
-APPLICATION_XIDS = frozenset((13, 31, 43, 45))
 _XID_WORDS = {
     31: "memory page fault of an application",
     13: "exception in an application's kernel",

@@ -206,19 +206,6 @@ def sched_policy(facts: Facts) -> Iterator[Verdict]:
     yield from each_server(facts, judge)
 
 
-# Flags that spread the API over processes, and the first release that has them: never advised before it.
-# Sources: vLLM documentation, online serving; SGLang pull request 8964, merged after 0.5.1 was cut.
-_SCALE_OUT = {"vllm": ("api-server-count", (0, 9, 1)), "sglang": ("tokenizer-worker-num", (0, 5, 3))}
-
-
-def scale_out(server: Server) -> str:
-    """The flag that would spread the API over processes; empty where this version has none or is not known."""
-    name, since = _SCALE_OUT.get(server.kind, ("", (0,)))
-    if not name or is_unknown(server.version) or version(server.version) < since or name in server.flags:
-        return ""
-    return f"--{name}"
-
-
 @check("engine.api-bottleneck", P1, SERVICE_RESTART)
 def api_bottleneck(facts: Facts) -> Iterator[Verdict]:
     """No single thread of the server is at its limit.

@@ -36,9 +36,6 @@ def gpu_devices(facts: Facts) -> tuple[PciDevice, ...]:
     return tuple(device for device in facts.pcie.devices if device.kind == "gpu")
 
 
-GUEST_MODES = (1, 2)  # nvmlGpuVirtualizationMode_t: passed through to this guest, a vGPU of it
-
-
 def between(facts: Facts) -> dict[str, bool]:
     """Ports that peer traffic of some pair passes → whether some such pair stands under one switch.
 
