@@ -1,7 +1,5 @@
 """The baseline: an earlier result of the same host in the same boot, every sample kept."""
 
-import contextlib
-import os
 from pathlib import Path
 
 import msgspec
@@ -10,7 +8,7 @@ from uncork.errors import StateUnwritable
 from uncork.gate.fingerprint import differences
 from uncork.model.gate import Baseline, Fingerprint, GateResult
 from uncork.model.unknown import Unknown
-from uncork.state import state_dir
+from uncork.state import state_dir, write_whole
 
 
 def of(result: GateResult) -> Baseline:
@@ -42,17 +40,10 @@ def path(fabric: str, folder: Path | None = None) -> Path:
 def save(result: GateResult, folder: Path | None = None) -> Path:
     """Store a result as the baseline of its fabric; replaces the one before. Raises `StateUnwritable`."""
     target = path(result.fabric, folder)
-    fresh = target.with_suffix(f".{os.getpid()}.tmp")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(of(result)), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(target)
+        write_whole(target, msgspec.json.format(msgspec.json.encode(of(result)), indent=1))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise StateUnwritable(
             f"The baseline {target} cannot be written ({error.strerror}); the verdict stands.",
             next="set UNCORK_STATE to a folder that you may write",
