@@ -1,4 +1,4 @@
-"""Where state lives."""
+"""Where state lives, and how a file is replaced whole."""
 
 import os
 from pathlib import Path
@@ -37,3 +37,26 @@ def state_dir() -> Path:
             next="set UNCORK_STATE to a folder that you may write",
         ) from error
     return folder
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write beside, sync, rename over, sync the folder: a reader sees the old file or the new one.
+
+    `mode` holds less the umask. Raises `OSError`: the caller knows what was not done.
+    """
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

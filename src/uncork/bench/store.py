@@ -14,6 +14,7 @@ import msgspec
 from uncork.bench.records import Record, encode_array
 from uncork.errors import BadInput, MeasureFailed
 from uncork.model.bench import BenchRun, LevelResult
+from uncork.state import write_whole
 
 SUMMARY, REQUESTS, LEVELS = "summary.json", "requests.jsonl", "levels"
 
@@ -73,7 +74,7 @@ class Store:
                 os.fsync(file.fileno())
                 end = file.tell()
             name = f"{result.level}.{result.repeat}.json"
-            self._write(self.folder / LEVELS / name, msgspec.json.encode(Finished(end, result)))
+            write_whole(self.folder / LEVELS / name, msgspec.json.encode(Finished(end, result)), mode=0o644)
         except OSError as error:
             raise _unwritable(self.folder, error) from error
 
@@ -81,17 +82,9 @@ class Store:
         """Replace summary.json."""
         try:
             text = msgspec.json.format(msgspec.json.encode(run), indent=2)
-            self._write(self.folder / SUMMARY, text + b"\n")
+            write_whole(self.folder / SUMMARY, text + b"\n", mode=0o644)
         except OSError as error:
             raise _unwritable(self.folder, error) from error
-
-    def _write(self, path: Path, data: bytes) -> None:
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
 
 
 def _unwritable(folder: Path, error: OSError) -> MeasureFailed:

@@ -59,9 +59,9 @@ def audit(
     old = _old(diff)
     found, _, left_out = look(paths)
     if prom:
-        from uncork.cli.audit_files import prometheus, write_whole
+        from uncork.cli.audit_files import prometheus, write
 
-        write_whole(prom, prometheus(found))
+        write(prom, prometheus(found))
     if host_script:
         _script(found, host_script)
     if old is not None:
@@ -104,10 +104,10 @@ def _reaches(audit: "Audit", priority: str) -> bool:
 
 
 def _script(audit: "Audit", to: Path) -> None:
-    from uncork.cli.audit_files import host_script, write_whole
+    from uncork.cli.audit_files import host_script, write
 
     text, count = host_script(audit)
-    write_whole(to, text, mode=0o700)
+    write(to, text, mode=0o700)
     sys.stderr.write(f"{to}: {count} changes for the host's administrator\n")
 
 

@@ -1,9 +1,7 @@
 """What `uncork audit` writes for other programs: Prometheus text, a difference, a script for the host."""
 
-import os
 import re
 import shlex
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,22 +11,13 @@ import msgspec
 
 from uncork.errors import BadInput
 from uncork.model.findings import Answer, Audit, Change, ChangeClass, Priority, Result
+from uncork.state import write_whole
 
 
-def write_whole(to: Path, text: str, *, mode: int = 0o644) -> None:
-    """Write beside the target and rename: a reader sees the old file or the new one. Raises `BadInput`."""
+def write(to: Path, text: str, *, mode: int = 0o644) -> None:
+    """Write the file whole or not at all. Raises `BadInput`."""
     try:
-        number, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
-        try:
-            with open(number, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(mode)
-            os.replace(name, to)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(to, text.encode(), mode=mode)
     except OSError as error:
         raise BadInput(
             f"{to} cannot be written ({error.strerror}); it is as it was before.",

@@ -84,12 +84,11 @@ def story_of(store: "Store", plan_id: str | None) -> "Story":
 def write(path: Path, text: str) -> int:
     """Write the file whole or not at all; its size in bytes. Raises `BadInput`."""
     from uncork.errors import BadInput
+    from uncork.state import write_whole
 
     data = text.encode("utf-8")
-    beside = path.with_name(f".{path.name}.new")
     try:
-        beside.write_bytes(data)
-        beside.replace(path)
+        write_whole(path, data, mode=0o644)
     except OSError as error:
         raise BadInput(
             f"{path} cannot be written ({error.strerror}); no report was written.",

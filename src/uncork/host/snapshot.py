@@ -10,9 +10,7 @@ import base64
 import hashlib
 import io
 import json
-import os
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from uncork.host import Output, redact
 from uncork.host.gather import LIMITS
 from uncork.host.redact import Names
 from uncork.model.unknown import Unknown
+from uncork.state import write_whole
 
 SCHEMA = 1
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -90,22 +89,13 @@ def save(
             member.size, member.mode = len(data), 0o600
             tar.addfile(member, io.BytesIO(data))
     packed = zstandard.ZstdCompressor(level=9).compress(archive.getvalue())
-    _write_whole(to, packed)
+    _write(to, packed)
     return len(packed)
 
 
-def _write_whole(to: Path, data: bytes) -> None:
-    """Beside the target, then renamed over it: a full disk leaves the old file."""
+def _write(to: Path, data: bytes) -> None:
     try:
-        with tempfile.NamedTemporaryFile(dir=to.parent, prefix=f".{to.name}.", delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, to)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        write_whole(to, data)
     except OSError as error:
         raise BadInput(
             f"{to} cannot be written ({error.strerror}); no snapshot was stored.",

@@ -17,6 +17,7 @@ from uncork.model.gate import GateResult
 from uncork.model.plan import Plan
 from uncork.plan.store import Store
 from uncork.record.seal import NAME
+from uncork.state import write_whole
 
 T = TypeVar("T")
 
@@ -73,9 +74,7 @@ def save(folder: Path, name: str, value: Any) -> Path:
     path = folder / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = path.with_name(f".{name}.new")
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1))
-        beside.replace(path)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=1))
     except OSError as error:
         raise StateUnwritable(
             f"{path} cannot be written ({error.strerror}); nothing more was done.",

@@ -1,10 +1,10 @@
 """The record's file: sealed before the first write, finished afterwards, its sealed bytes never changed."""
 
 import hashlib
-import os
 from pathlib import Path
 
 from uncork.errors import Corrupt, StateUnwritable
+from uncork.state import write_whole
 
 NAME = "system-improve.md"
 _MARK = b"<!-- uncork: end of the sealed part, sha256 "
@@ -48,20 +48,9 @@ def split(path: Path) -> tuple[bytes, str]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside, sync, rename over, sync the folder: a reader sees the old file or the new one."""
-    beside = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, data)
     except OSError as error:
         raise StateUnwritable(
             f"The record {path} cannot be written ({error.strerror}); nothing was changed on the host.",
