@@ -18,9 +18,20 @@ MS = 1_000_000
 
 def record(**fields):
     fields = {
-        "level": "c1", "repeat": 0, "index": 0, "endpoint": 0, "intended_ns": 0, "sent_ns": 1 * MS,
-        "stamp": "kernel", "outcome": "ok", "event_ns": [11 * MS, 21 * MS, 41 * MS], "end_ns": 41 * MS,
-        "output_tokens": 3, "event_tokens": [1, 1, 1], "token_source": "usage", **fields,
+        "level": "c1",
+        "repeat": 0,
+        "index": 0,
+        "endpoint": 0,
+        "intended_ns": 0,
+        "sent_ns": 1 * MS,
+        "stamp": "kernel",
+        "outcome": "ok",
+        "event_ns": [11 * MS, 21 * MS, 41 * MS],
+        "end_ns": 41 * MS,
+        "output_tokens": 3,
+        "event_tokens": [1, 1, 1],
+        "token_source": "usage",
+        **fields,
     }
     return Record(**fields)
 
@@ -31,7 +42,12 @@ def summary(records, *, level=None, **figures):
         setattr(loop, name, value)
     level = level or Level(concurrency=1)
     setting = Setting(
-        level=level, repeat=0, order=0, seed=0, input_len=1, output_len=3,
+        level=level,
+        repeat=0,
+        order=0,
+        seed=0,
+        input_len=1,
+        output_len=3,
         started_unix_s=0.0,
     )
     return summarise(records, [loop], setting, Objectives())
