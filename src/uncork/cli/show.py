@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from uncork.host.printable import printable
 from uncork.model.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -33,4 +34,4 @@ def console(*, stderr: bool = False) -> "Console":
 
 def clean(text: str) -> str:
     """Text from a host, made safe for a terminal: control characters and direction marks become escapes."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    return printable(text)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from uncork.host.printable import printable
+
 LINE_LIMIT = 400
 
 
@@ -9,8 +11,7 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     """One line: control characters and direction marks spelled out, a longer one cut and its length said."""
     length = len(text)
     text = text[: 4 * limit]  # an endless line costs no more than a long one
-    line = "".join(c if c.isprintable() else (" " if c in "\n\t\r" else ascii(c)[1:-1]) for c in text)
-    line = " ".join(line.split())
+    line = " ".join(printable(text, keep="\n\t\r").split())
     if len(line) > limit or length > len(text):
         line = f"{line[:limit]} … ({length} characters)"
     return line

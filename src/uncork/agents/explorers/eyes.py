@@ -5,6 +5,7 @@ import re
 
 from uncork.agents.explorers.facts import facts_text
 from uncork.host import Host, redact
+from uncork.host.printable import printable
 from uncork.model.facts import Facts
 from uncork.model.unknown import Unknown
 
@@ -93,7 +94,7 @@ class Eyes:
     def _keep(self, source: str, text: str | Unknown) -> str:
         if isinstance(text, Unknown):
             return f"could not be read: {text.reason}"
-        safe = _escape(redact.text(text))
+        safe = printable(redact.text(text), keep="\n\t")
         cut = safe[:ANSWER_CHARS]
         self.seen.append((source, cut))
         return cut + (f"\n... cut, {len(safe)} characters in all" if len(safe) > len(cut) else "")
@@ -101,8 +102,3 @@ class Eyes:
 
 def _allowed(path: str) -> bool:
     return bool(_READABLE.match(path)) and not _NEVER.match(path)
-
-
-def _escape(text: str) -> str:
-    """Printable text; control characters and direction marks become visible escapes."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
