@@ -48,7 +48,7 @@ live machine; what nobody attached is `Unknown(..., absent=False)`.
            topo topo-p2p: parsers.topo   nvlink-status: parsers.nvlink   dmesg: parsers.dmesg (GPU, PCIe, IOMMU),
            parsers.kernel_events (the rest)   dmidecode: parsers.dmidecode, parsers.smbios   lscpu numactl:
            parsers.cpu   lsmod sysctl cmdline: parsers.sysctl   ip-addr: parsers.ip_addr   rocm: parsers.rocm
-           uname proc-version amd-smi ibstat ibv-devinfo: plain text
+           amd-smi: parsers.rocm reads it too   uname proc-version ibstat ibv-devinfo df cpupower swaps: plain text
     The hint keeps the whole command: `lsmod | grep peermem` above an empty text says that nothing matched, and is
     not answered as `lsmod`. `statements` is whatever no tool printed, in the reporter's words.
     On a live or recorded host `attached:…` is Unknown(absent=True).
