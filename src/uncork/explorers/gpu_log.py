@@ -3,6 +3,7 @@
 import re
 
 from uncork.model.facts.driver import Xid
+from uncork.parsers import pci_address
 
 KEPT = 40  # lines of one kind: a fault repeats itself by the thousand
 
@@ -125,19 +126,8 @@ def xids(found: dict[str, tuple[str, ...]]) -> tuple[Xid, ...]:
     events = []
     for line in found.get("xid", ()) + found.get("sxid", ()):
         if match := _XID.search(line):
-            events.append(Xid(int(match[2]), full_bdf(match[1]), line, "SXid" in line))
+            events.append(Xid(int(match[2]), pci_address.full(match[1]), line, "SXid" in line))
     return tuple(events)
-
-
-def full_bdf(text: str) -> str:
-    """A bus address with domain and function, in lower case: 61:00 → 0000:61:00.0."""
-    low = text.lower().strip()
-    parts = low.split(":")
-    if len(parts) == 2:
-        low = f"0000:{low}"
-    elif len(parts) == 3:
-        low = f"{parts[0][-4:].zfill(4)}:{parts[1]}:{parts[2]}"
-    return low if "." in low else f"{low}.0"
 
 
 _ADDRESS = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b")
@@ -145,4 +135,4 @@ _ADDRESS = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0
 
 def addresses(line: str) -> tuple[str, ...]:
     """Every bus address a line names."""
-    return tuple(dict.fromkeys(full_bdf(match[0]) for match in _ADDRESS.finditer(line)))
+    return tuple(dict.fromkeys(pci_address.full(match[0]) for match in _ADDRESS.finditer(line)))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from uncork.explorers import gpu_amd
-from uncork.explorers.gpu_log import full_bdf
 from uncork.host import Host, Output
 from uncork.model.facts.driver import NOT_READ, Gpu, GpuProcess, NvLink
 from uncork.model.unknown import Unknown
+from uncork.parsers import pci_address
 
 if TYPE_CHECKING:  # the parsers' expressions cost more than a live host's whole reading
     from uncork.parsers.nvidia_smi import Report
@@ -172,7 +172,7 @@ def _printed(host: Host) -> "Report | None":
 def _from_text(report: "Report", error: str) -> Reading:
     gpus = tuple(_from_printed(at, gpu) for at, gpu in enumerate(report.gpus))
     lost = tuple(
-        Gpu(index=len(gpus) + at, bdf=full_bdf(bdf), lost="nvidia-smi cannot get its handle")
+        Gpu(index=len(gpus) + at, bdf=pci_address.full(bdf), lost="nvidia-smi cannot get its handle")
         for at, bdf in enumerate(report.lost)
     )
     confidential = next((gpu.confidential for gpu in report.gpus if gpu.confidential is not None), None)
@@ -260,7 +260,7 @@ def _from_printed(at: int, gpu: "Printed") -> Gpu:
     return Gpu(
         **copied,
         index=at if gpu.index is None else gpu.index,
-        bdf=full_bdf(gpu.bus_id) if gpu.bus_id else NOT_READ,
+        bdf=pci_address.full(gpu.bus_id) if gpu.bus_id else NOT_READ,
         memory_free_bytes=_difference(gpu.memory_total_bytes, gpu.memory_used_bytes),
         compute_mode=mode or NOT_READ,
         recovery_action=_word(gpu.recovery_action, _RECOVERY),

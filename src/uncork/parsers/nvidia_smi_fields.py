@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from uncork.parsers import pci_address
 from uncork.parsers.nvidia_smi_gpu import (
     Gpu,
     MigDevice,
@@ -246,15 +247,6 @@ _REASONS = (
 _REASON = {name: word for word, names in _REASONS for name in names}
 
 
-def normal_bus_id(text: str) -> str:
-    """`00000000:2E:00.0` and `2E:00.0` → `0000:2e:00.0`."""
-    parts = text.strip().lower().split(":")
-    if len(parts) == 2:
-        parts = ["0000", *parts]
-    domain = parts[0][-4:] if parts[0].startswith("0000") and len(parts[0]) == 8 else parts[0]
-    return ":".join([domain, *parts[1:]])
-
-
 def _read(found: dict[str, str], *, xml: bool) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for field, (read, in_q, in_xml, _) in _FIELDS.items():
@@ -280,7 +272,7 @@ def from_q(found: dict[str, str], index: int) -> Gpu:
     """A GPU from the paths of `-q`."""
     said = _read(found, xml=False)
     said["bus_id"] = (
-        normal_bus_id(found.get("PCI/Bus Id") or found.get("bus") or "") if _has_bus(found) else ""
+        pci_address.full(found.get("PCI/Bus Id") or found.get("bus") or "") if _has_bus(found) else ""
     )
     said["index"] = index
     said["throttle"] = _throttle(found, "Clocks Throttle Reasons") or _throttle(found, "Clocks Event Reasons")
@@ -315,7 +307,7 @@ def from_xml(found: dict[str, str], bus: str, index: int, slices: Iterable[dict[
         for one in slices
     )
     bus = found.get("pci/pci_bus_id") or bus
-    said["bus_id"] = normal_bus_id(bus) if bus else ""
+    said["bus_id"] = pci_address.full(bus) if bus else ""
     said["index"] = index
     said["throttle"] = _throttle(found, "clocks_throttle_reasons/")
     if said["throttle"] is None:
@@ -337,7 +329,7 @@ def from_table(row: dict[str, str]) -> Gpu:
     ecc = row.get("ecc", "")
     return Gpu(
         index=int(row["index"][:6]),
-        bus_id=normal_bus_id(row["bus"]),
+        bus_id=pci_address.full(row["bus"]),
         name=row["name"].removesuffix("...").strip(),
         persistence=switch(row.get("persistence", "")),
         display_active=switch(row.get("display", "")),
@@ -376,7 +368,7 @@ def from_csv(row: dict[str, str]) -> Gpu:
             said[field] = read
     bus = row.get("pci.bus_id") or row.get("gpu_bus_id") or ""
     index = number(row.get("index", ""))
-    return Gpu(**said, bus_id=normal_bus_id(bus) if bus else "", index=index)
+    return Gpu(**said, bus_id=pci_address.full(bus) if bus else "", index=index)
 
 
 def same(a: Gpu, b: Gpu) -> bool:

@@ -9,6 +9,7 @@ from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.unknown import Unknown, is_unknown
+from uncork.parsers import pci_address
 
 T = TypeVar("T")
 _DRAWN = ("gpu", "nic", "nvme", "nvswitch")
@@ -105,13 +106,7 @@ def _port(bridge: PciDevice | None) -> str:
 def _gpus(facts: Facts) -> dict[str, Gpu]:
     if is_unknown(facts.driver) or is_unknown(facts.driver.gpus):
         return {}
-    return {_short(gpu.bdf): gpu for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
-
-
-def _short(bdf: str) -> str:
-    """NVML writes an eight-digit domain, sysfs four."""
-    domain, _, rest = bdf.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+    return {pci_address.full(gpu.bdf): gpu for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
 
 
 def _note(facts: Facts, device: PciDevice, gpu: Gpu | None) -> str:

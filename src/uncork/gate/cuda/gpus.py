@@ -6,6 +6,7 @@ from typing import Any
 from uncork.gate.fabric import Counter, Device, Path
 from uncork.host import Host
 from uncork.model.unknown import Unknown, is_unknown
+from uncork.parsers import pci_address
 
 # NVLink's nominal rates of a link in one direction, GB/s: published fractions are of these; NVML reports the
 # line rate, which is a few per cent above.
@@ -23,25 +24,19 @@ def read(host: Host) -> Reading | Unknown:
     if is_unknown(answer):
         return answer
     gpus = answer.get("gpus", []) if isinstance(answer, dict) else []
-    return {_short(gpu["bdf"]): gpu for gpu in gpus if isinstance(gpu.get("bdf"), str)}
-
-
-def _short(bus_id: str) -> str:
-    """`0000:10:00.0`, however many digits the domain is written with."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+    return {pci_address.full(gpu["bdf"]): gpu for gpu in gpus if isinstance(gpu.get("bdf"), str)}
 
 
 def nvlink(gpus: Reading | Unknown, one: Device, other: Device) -> Path | None:
     """The NVLink path between two GPUs, direct or over a switch; None where they have none."""
     if is_unknown(gpus):
         return None
-    far, links = _short(other.bus_id), _links(gpus, one)
+    far, links = pci_address.full(other.bus_id), _links(gpus, one)
     rates = [
         _rate(link) for link in links if link.get("remote_bdf") == far or link.get("remote_type") == _SWITCH
     ]
     if not rates or not any(
-        link.get("remote_bdf") == _short(one.bus_id) or link.get("remote_type") == _SWITCH
+        link.get("remote_bdf") == pci_address.full(one.bus_id) or link.get("remote_type") == _SWITCH
         for link in _links(gpus, other)
     ):
         return None
@@ -49,7 +44,7 @@ def nvlink(gpus: Reading | Unknown, one: Device, other: Device) -> Path | None:
 
 
 def _links(gpus: Reading, device: Device) -> list[Mapping[str, Any]]:
-    links = gpus.get(_short(device.bus_id), {}).get("nvlinks")
+    links = gpus.get(pci_address.full(device.bus_id), {}).get("nvlinks")
     return [link for link in links if link.get("active") is True] if isinstance(links, list) else []
 
 
@@ -66,7 +61,7 @@ def counters(gpus: Reading | Unknown, devices: Sequence[Device]) -> list[Counter
         if is_unknown(gpus):
             found.append(Counter(device.label, "ecc", Unknown(gpus.reason)))
             continue
-        gpu = gpus.get(_short(device.bus_id), {})
+        gpu = gpus.get(pci_address.full(device.bus_id), {})
         if gpu.get("ecc") is True:
             found.append(Counter(device.label, "ecc", _count(gpu.get("ecc_uncorrected_volatile"))))
         links = _links(gpus, device)
@@ -91,7 +86,7 @@ def disturbing(gpus: Reading | Unknown, devices: Sequence[Device]) -> tuple[str,
         return ()
     found = []
     for device in devices:
-        gpu = gpus.get(_short(device.bus_id), {})
+        gpu = gpus.get(pci_address.full(device.bus_id), {})
         if gpu.get("mig") is True:
             found.append(f"{device.label} is in MIG mode, which has no peer access")
         busy = gpu.get("utilization_percent")
