@@ -131,6 +131,18 @@ def ask_for_stamps(sock: Any) -> bool:
     return True
 
 
+def keep_stamps_on() -> socket.socket:
+    """A socket that does nothing but ask for stamps, to be held while anything is measured.
+
+    The kernel stamps packets only while some socket wants it, and switches that on from a work queue, a moment
+    late (net_enable_timestamp in net/core/dev.c). Where a server closes every connection there are moments without any
+    such socket, and the first bytes after them would have no stamp.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ask_for_stamps(sock)
+    return sock
+
+
 def user_stamp() -> bytes:
     """A stamp of our own clock, in the kernel's shape with zero seconds as its mark."""
     return _USER_STAMP.pack(0, time.monotonic_ns())

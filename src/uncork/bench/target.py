@@ -1,6 +1,7 @@
 """A server that answers, with everything needed to ask it."""
 
 import hashlib
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from uncork.bench.lengths import Lengths, measure_lengths
 from uncork.bench.pool import Pool
 from uncork.bench.probe import find_api, find_model
 from uncork.bench.prompts import level_prompts
+from uncork.bench.sockets import keep_stamps_on
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.bench.workload import Prompt
 from uncork.errors import MeasureFailed
@@ -30,6 +32,7 @@ class Target:
         self.model = model
         self.api = api
         self.context = tls_context(spec.insecure) if any(e.tls for e in endpoints) else None
+        weakref.finalize(self, keep_stamps_on().close)
         self.lengths = Lengths()
         self.e2e_ns = 0  # of a warm request, 0 before any
         self.warm: set[str] = set()  # levels whose shape the server has seen
