@@ -1,8 +1,9 @@
 """Tools that can write to the host; they exist only where the server was started with --allow-apply.
 
 Consent belongs to a person. It is asked for through the client (elicitation), bound to the digest of the exact
-changes, and used once. A client relays the question and could answer by itself, so a change of high risk needs
-`uncork approve` at a terminal. A client that cannot ask is refused by the protocol before anything runs.
+changes that the call names, and used once. A client relays the question and could answer by itself, so a change of
+high risk, or a list too long for one question, needs `uncork approve` at a terminal. A client that cannot ask is told
+of that call too.
 """
 
 import os
@@ -18,8 +19,9 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
-from uncork.agents.digest import digest
-from uncork.agents.mcp_server import WRITE, sentence
+from uncork.agents.digest import ASKED_LINES, asked, at_terminal, names, next_calls
+from uncork.agents.digest import digest as five_lines
+from uncork.agents.mcp_server import WRITE, telling
 from uncork.agents.planning import who
 from uncork.agents.replies import Done, Started
 from uncork.apply import hold
@@ -31,8 +33,10 @@ from uncork.plan.approvals import approve, approved
 from uncork.plan.fold import fold
 from uncork.plan.reading import to_approve
 from uncork.plan.store import Store, find
+from uncork.record.markdown import one_line
 
 POLL_AFTER_S = 2.0
+HOLD_S = 3600.0
 
 
 class Consent(BaseModel):
@@ -43,18 +47,19 @@ class Consent(BaseModel):
 
 def register(server: MCPServer, state: Path | None) -> None:
     """Add the applying tools."""
+    sentence = telling(state)
 
-    def ask_to_apply(step: str) -> Consent | Elicit[Consent]:
-        """Ask before the approval; other steps are covered by it."""
+    @sentence
+    def ask_to_apply(
+        step: str, expected_revision: int, digest: str, ctx: Context
+    ) -> Consent | Elicit[Consent]:
+        """Ask before the approval, where an answer could count; other steps are covered by it."""
         with Store(state, create=False) as store:
             plan = store.read()
-            if step != "approve" or approved(plan) or not to_approve(plan.steps) or _risky(plan):
-                return Consent(yes=True)
-            lines = [f"  {line}" for one in to_approve(plan.steps) for line in fold(one.changes)]
-            text = "\n".join(
-                [f"uncork on {plan.host} asks to write (digest {plan.digest[:8]}):", *lines[:30]]
-            )
-            return Elicit(text, Consent)
+            now = plan.revision == expected_revision and names(plan, digest)
+            if not now or not _waits(plan, step) or at_terminal(plan) or not _can_ask(ctx):
+                return Consent(yes=False)
+            return Elicit(question(plan), Consent)
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -63,31 +68,38 @@ def register(server: MCPServer, state: Path | None) -> None:
         expected_revision: int,
         consent: Annotated[ElicitationResult[Consent], Resolve(ask_to_apply)],
         ctx: Context,
+        digest: Annotated[str, Field(description="For `approve`: first 8 digits of the plan's digest")] = "",
     ) -> Started:
         """Start the step that is ready, in a process of its own; plan_wait tells when it has ended.
 
-        Starting `approve` asks the person for consent to the exact changes. A step that is not ready is refused.
+        Starting `approve` asks the person for consent to the changes that `digest` names. A step that is not ready
+        is refused.
         """
         with Store(state, create=False) as store:
             plan = _startable(store, step, expected_revision)
-            if step == "approve" and to_approve(plan.steps) and not approved(plan):
-                _consented(plan, consent)
-                approve(store, plan, plan.digest, by=who(ctx), how="asked through the client")
+            if _waits(plan, step):
+                _consented(plan, digest, consent, _can_ask(ctx))
+                approve(store, plan, digest, by=who(ctx), how="asked through the client")
             launch(store, plan, step, who(ctx))
             return Started(
-                plan=digest(store),
+                plan=five_lines(store),
                 plan_id=plan.id,
                 step=step,
                 revision=store.read().revision,
                 poll_after_s=POLL_AFTER_S,
             )
 
-    def ask_to_revert(step: str) -> Consent | Elicit[Consent]:
+    @sentence
+    def ask_to_revert(step: str, ctx: Context) -> Consent | Elicit[Consent]:
         """Ask before values are put back."""
         with Store(state, create=False) as store:
             held = _hold_of(store.read(), step)
-            lines = [f"  {line}" for line in fold(find(store.read(), step).changes)]
-            return Elicit("\n".join([f"Put back what {step} wrote (hold {held.txn})?", *lines[:30]]), Consent)
+            if not _can_ask(ctx):
+                return Consent(yes=False)
+            lines = [f"  {one_line(line)}" for line in fold(find(store.read(), step).changes)]
+            more = [f"  and {len(lines) - ASKED_LINES} more"] if len(lines) > ASKED_LINES else []
+            first = f"Put back what {one_line(step)} wrote (hold {held.txn})?"
+            return Elicit("\n".join([first, *lines[:ASKED_LINES], *more]), Consent)
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -96,7 +108,10 @@ def register(server: MCPServer, state: Path | None) -> None:
     ) -> Done:
         """Put back what an apply step wrote, where the values are still ours; asks the person."""
         if not _said_yes(consent):
-            raise NotApproved("The person did not agree; nothing was changed.", next="plan_show")
+            raise NotApproved(
+                "The person did not agree, or could not be asked; nothing was changed.",
+                next="plan_show, or a person runs `uncork rollback` at a terminal",
+            )
         with Store(state, create=False) as store:
             held = _hold_of(store.read(), step)
             why, me = f"step_revert by {who(ctx)}", actor("assistant", who(ctx))
@@ -105,7 +120,7 @@ def register(server: MCPServer, state: Path | None) -> None:
             if fresh.status in (Status.COMPLETED, Status.FAILED):
                 store.revert(fresh, why)
             ends = ", ".join(f"{one['target']}: {one['end']}" for one in outcomes) or "nothing was in force"
-            return Done(plan=digest(store), done=ends)
+            return Done(plan=five_lines(store), done=one_line(ends))
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -119,18 +134,16 @@ def register(server: MCPServer, state: Path | None) -> None:
                     next="step_start(step='gate')",
                 )
             count = hold.confirm_all(store, plan, actor=actor("assistant", who(ctx)))
-            return Done(plan=digest(store), done=f"{count} groups confirmed")
+            return Done(plan=five_lines(store), done=f"{count} groups confirmed")
 
     @server.tool(annotations=WRITE)
     @sentence
-    def hold_extend(step: str, seconds: float, ctx: Context) -> Done:
+    def hold_extend(step: str, seconds: Annotated[float, Field(gt=0, le=HOLD_S)], ctx: Context) -> Done:
         """Move the deadline at which an unconfirmed step reverts by itself to this many seconds from now."""
         with Store(state, create=False) as store:
             me = actor("assistant", who(ctx))
-            hold.extend(store, _hold_of(store.read(), step).txn, min(seconds, 3600.0), actor=me)
-            return Done(
-                plan=digest(store), done=f"{step} reverts in {min(seconds, 3600.0):g} s unless confirmed"
-            )
+            hold.extend(store, _hold_of(store.read(), step).txn, seconds, actor=me)
+            return Done(plan=five_lines(store), done=f"{step} reverts in {seconds:g} s unless confirmed")
 
 
 def launch(store: Store, plan: Plan, step: str, by: str) -> int:
@@ -166,25 +179,42 @@ def _startable(store: Store, step: str, expected_revision: int) -> Plan:
     if one.shown is not Shown.READY:
         raise IllegalMove(
             f"Step {step} is {one.shown.value}{f' ({one.detail})' if one.detail else ''}; nothing was started.",
-            next=digest(store).splitlines()[-1].removeprefix("Next: ").rstrip("."),
+            next="; ".join(next_calls(plan)),
         )
     return plan
 
 
-def _risky(plan: Plan) -> bool:
-    return any(change.risk == "high" for step in to_approve(plan.steps) for change in step.changes)
+def question(plan: Plan) -> str:
+    """What the person is asked: every change, the digest over them, and a number that makes an answer good once."""
+    first = f"uncork on {one_line(plan.host)} asks to write (digest {plan.digest[:8]}, plan {plan.id},"
+    return "\n".join([f"{first} consent {len(plan.approvals) + 1}):", *asked(plan)])
 
 
-def _consented(plan: Plan, consent: ElicitationResult[Consent]) -> None:
-    if _risky(plan):
-        raise NotApproved(
-            "A change of high risk is among them; a client's word is not enough, nothing was started.",
-            next=f"a person runs `uncork approve {plan.digest[:8]}` at a terminal, then step_start(step='approve')",
-        )
-    if not _said_yes(consent):
-        raise NotApproved(
-            "The person did not agree; nothing was started.", next="plan_redirect, or ask again"
-        )
+def _waits(plan: Plan, step: str) -> bool:
+    return step == "approve" and bool(to_approve(plan.steps)) and not approved(plan)
+
+
+def _can_ask(ctx: Context) -> bool:
+    """Whether the client says that it can put a form before a person; an older one says no more than `{}`."""
+    able = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
+    return able is not None and (able.form is not None or able.url is None)
+
+
+def _consented(plan: Plan, given_digest: str, consent: ElicitationResult[Consent], can_ask: bool) -> None:
+    """Raise `NotApproved`, with the call that would be accepted, unless a person agreed to these changes."""
+    call = f"step_start(step='approve', expected_revision={plan.revision}, digest='{plan.digest[:8]}')"
+    terminal = f"a person runs `uncork approve {plan.digest[:8]}` at a terminal, then {call}"
+    if not names(plan, given_digest):
+        says, following = "The digest is not that of the changes as they stand now", f"plan_show, then {call}"
+    elif at_terminal(plan):
+        says, following = "These changes need a person at a terminal; a client's word is not enough", terminal
+    elif not can_ask:
+        says, following = "This client cannot ask a person", terminal
+    elif not _said_yes(consent):
+        says, following = "The person did not agree", f"plan_redirect, or ask again: {call}"
+    else:
+        return
+    raise NotApproved(f"{says}; nothing was started.", next=following)
 
 
 def _said_yes(consent: ElicitationResult[Consent]) -> bool:

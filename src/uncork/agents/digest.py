@@ -3,9 +3,15 @@
 from collections import Counter
 
 from uncork.errors import NotFound
-from uncork.model.plan import Plan, PlannedChange, Shown, Step
+from uncork.model.plan import Plan, Shown, Step
+from uncork.plan.approvals import approved
+from uncork.plan.fold import fold
+from uncork.plan.reading import to_approve
 from uncork.plan.store import Store
+from uncork.record.markdown import one_line
 
+LINE_CHARS = 300
+ASKED_LINES = 40  # more than a person reads in a question
 NO_PLAN = "There is no plan on this host yet. Next: audit_start (looks), then plan_draft (makes a plan)."
 
 
@@ -20,15 +26,14 @@ def digest(store: Store) -> str:
 def lines_of(plan: Plan) -> str:
     """The five lines: which plan, what runs, how far, what is held or waits, what to call next."""
     counts = Counter(step.status.value for step in plan.steps)
-    return "\n".join(
-        [
-            f"Plan {plan.id} of {plan.host}, revision {plan.revision}, {plan.state}.",
-            f"Now: {_now(plan)}",
-            "Steps: " + ", ".join(f"{count} {name}" for name, count in counts.items()) + ".",
-            _held(plan),
-            f"Next: {'; '.join(next_calls(plan))}.",
-        ]
+    lines = (
+        f"Plan {plan.id} of {plan.host}, revision {plan.revision}, {plan.state}.",
+        f"Now: {_now(plan)}",
+        "Steps: " + ", ".join(f"{count} {name}" for name, count in counts.items()) + ".",
+        _held(plan),
+        f"Next: {'; '.join(next_calls(plan))}.",
     )
+    return "\n".join(one_line(line, LINE_CHARS) for line in lines)
 
 
 def ready(plan: Plan) -> Step | None:
@@ -45,14 +50,29 @@ def next_calls(plan: Plan) -> list[str]:
     if any(step.shown is Shown.IN_PROGRESS for step in plan.steps):
         return ["plan_wait", "plan_redirect(op='pause' or 'abort')"]
     step = ready(plan)
-    calls = [f"step_start(step='{step.name}', expected_revision={plan.revision})"] if step else []
-    if step and step.name == "approve" and any(change.risk == "high" for change in _changes(plan)):
-        calls = [f"a person runs `uncork approve {plan.digest[:8]}`, then {calls[0]}"]
-    return [*calls, "plan_redirect"]
+    if not step:
+        return ["plan_redirect"]
+    which = f", digest='{plan.digest[:8]}'" if step.name == "approve" else ""
+    call = f"step_start(step='{step.name}', expected_revision={plan.revision}{which})"
+    if step.name == "approve" and at_terminal(plan) and not approved(plan):
+        call = f"a person runs `uncork approve {plan.digest[:8]}` at a terminal, then {call}"
+    return [call, "plan_redirect"]
 
 
-def _changes(plan: Plan) -> list[PlannedChange]:
-    return [change for step in plan.steps for change in step.changes]
+def names(plan: Plan, digest: str) -> bool:
+    """Whether `digest` (8 or more hex) is that of the changes as they stand now."""
+    return len(digest) >= 8 and plan.digest.startswith(digest.lower())
+
+
+def at_terminal(plan: Plan) -> bool:
+    """Whether consent needs `uncork approve`: a change of high risk, or more lines than one question can show."""
+    risky = any(change.risk == "high" for step in to_approve(plan.steps) for change in step.changes)
+    return risky or len(asked(plan)) > ASKED_LINES
+
+
+def asked(plan: Plan) -> list[str]:
+    """What would be written, one line each, safe to show."""
+    return [f"  {one_line(line)}" for step in to_approve(plan.steps) for line in fold(step.changes)]
 
 
 def _now(plan: Plan) -> str:
@@ -70,4 +90,10 @@ def _held(plan: Plan) -> str:
     if held:
         return "Held: " + ", ".join(f"{step.name} ({step.detail})" for step in held) + "."
     waiting = sum(len(step.changes) for step in plan.steps if step.status == "pending")
-    return f"Held: nothing. {waiting} values wait to be written (digest {plan.digest[:8]})."
+    values = "1 value waits" if waiting == 1 else f"{waiting} values wait"
+    return f"Held: nothing. {values} to be written (digest {plan.digest[:8]})."
+
+
+def notes(plan: Plan) -> list[str]:
+    """What was written into the todo list beside the steps, oldest first."""
+    return [one.words for one in plan.directives if one.op == "note"]

@@ -10,7 +10,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 from uncork import __version__
-from uncork.errors import UncorkError
+from uncork.errors import NotFound, UncorkError
 from uncork.model.unknown import UnknownValue
 
 P = ParamSpec("P")
@@ -27,6 +27,9 @@ READ = ToolAnnotations(
 )
 PLAN = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
+DRAFT = ToolAnnotations(  # it speaks to the server it is given
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
 )
 WRITE = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
@@ -45,20 +48,35 @@ def build(*, allow_apply: bool = False, state: Path | None = None) -> MCPServer:
     return server
 
 
-def sentence(tool: Callable[P, R]) -> Callable[P, R]:
-    """Turn a refusal into text that an assistant can act on: code, sentence, and the call to make instead."""
+def telling(state: Path | None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Turn a refusal into text that an assistant can act on: code, sentence, what to do, and the plan in five lines."""
 
-    @functools.wraps(tool)
-    def call(*args: P.args, **more: P.kwargs) -> R:
-        try:
-            return tool(*args, **more)
-        except UncorkError as error:
-            following = f" Next: {error.next}." if error.next else ""
-            raise ToolError(f"{error.code}: {error.says}{following}") from error
-        except UnknownValue as error:
-            raise ToolError(f"unknown: {error.reason}") from error
+    def sentence(tool: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(tool)
+        def call(*args: P.args, **more: P.kwargs) -> R:
+            try:
+                return tool(*args, **more)
+            except UncorkError as error:
+                following = f" Next: {error.next}." if error.next else ""
+                raise ToolError(f"{error.code}: {error.says}{following}\n{_five_lines(state)}") from error
+            except UnknownValue as error:
+                raise ToolError(f"unknown: {error.reason}\n{_five_lines(state)}") from error
 
-    return call
+        return call
+
+    return sentence
+
+
+def _five_lines(state: Path | None) -> str:
+    """The plan as every reply carries it, also where there is no store yet."""
+    from uncork.agents.digest import NO_PLAN, digest
+    from uncork.plan.store import Store
+
+    try:
+        with Store(state, create=False) as store:
+            return digest(store)
+    except NotFound:
+        return NO_PLAN
 
 
 def serve_stdio(server: MCPServer) -> None:

@@ -8,9 +8,9 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from uncork.agents.digest import digest
-from uncork.agents.mcp_server import PLAN, sentence
-from uncork.agents.reading import shown
+from uncork.agents.digest import notes
+from uncork.agents.mcp_server import DRAFT, PLAN, telling
+from uncork.agents.reading import shown, todos_of
 from uncork.agents.replies import PlanShown, TodoItem, Todos
 from uncork.errors import BadInput, UncorkError
 from uncork.loop.drive import begin
@@ -21,15 +21,18 @@ from uncork.model.plan import Plan, Shown, Status, Step
 from uncork.plan import directives
 from uncork.plan.store import Store
 from uncork.plan.todo import todo
+from uncork.record.markdown import one_line
 
 Op = Literal["pause", "resume", "abort", "skip", "cancel", "move"]
+NOTES = 20
 NOT_YOURS = "only the engine writes a status; call step_start and plan_wait"
 
 
 def register(server: MCPServer, state: Path | None) -> None:
     """Add the planning tools."""
+    sentence = telling(state)
 
-    @server.tool(annotations=PLAN)
+    @server.tool(annotations=DRAFT)
     @sentence
     def plan_draft(
         endpoint: str = "",
@@ -81,14 +84,13 @@ def register(server: MCPServer, state: Path | None) -> None:
     @server.tool(annotations=PLAN)
     @sentence
     def todo_write(todos: list[TodoItem], expected_revision: int, ctx: Context) -> Todos:
-        """Write the todo list. What it may change becomes directives (cancel, reorder); a status is never taken."""
+        """Write the todo list. What it may change becomes directives; a status is never taken.
+
+        Accepted: cancelled for a step, another order, and new pending lines, which are kept as notes.
+        """
         with Store(state, create=False) as store:
             accepted, refused = reconcile(store, todos, expected_revision, who(ctx))
-            items = [
-                TodoItem(content=one.content, status=one.status, priority=one.priority)
-                for one in todo(store.read())
-            ]
-            return Todos(plan=digest(store), todos=items, accepted=accepted, refused=refused)
+            return todos_of(store, accepted, refused)
 
 
 def who(ctx: Context) -> str:
@@ -132,10 +134,11 @@ def reconcile(
         return [], [
             f"the plan is at revision {plan.revision}, you saw {expected_revision}: todo_read, then again"
         ]
-    current = {line.content: (step, line.status) for step, line in zip(plan.steps, todo(plan), strict=True)}
+    listed = zip(plan.steps, todo(plan), strict=True)
+    current = {one_line(line.content): (step, line.status) for step, line in listed}
     for item in wanted:
         if item.content not in current:
-            refused.append(f"{item.content}: not a step of the plan; plan_redirect or a new plan_draft")
+            _note(store, accepted, refused, item, by)
             continue
         step, status = current[item.content]
         if item.status == status:
@@ -156,6 +159,23 @@ def _reorder(store: Store, order: list[Step], accepted: list[str], refused: list
     for earlier, later in pairwise(pending):
         if earlier.position > later.position:
             _try(store, accepted, refused, "move", earlier, by, before=later.name)
+
+
+def _note(store: Store, accepted: list[str], refused: list[str], item: TodoItem, by: str) -> None:
+    """Keep a new pending line as a note: nothing runs it, and it is no step of the plan."""
+    text, plan = one_line(item.content), store.read()
+    if text in notes(plan):
+        return
+    if item.status != "pending" or not text:
+        refused.append(
+            f"{text}: not a step of the plan, so it has no status; write it as pending to keep a note"
+        )
+    elif len(notes(plan)) >= NOTES:
+        refused.append(f"{text}: {NOTES} notes are kept already; nothing was added")
+    else:
+        said: dict[str, Any] = {"words": text, "by": by, "expected_revision": plan.revision}
+        directives.give(store, plan, "note", lambda now: "kept; no step runs it", **said)
+        accepted.append(f"note {text}")
 
 
 def _try(

@@ -1,12 +1,14 @@
 """Tools that only read: the audit, the plan, the record, the journal, the comparison."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from mcp.server import MCPServer
 
-from uncork.agents.digest import digest
-from uncork.agents.mcp_server import READ, sentence
+from uncork.agents import resources
+from uncork.agents.digest import digest, notes
+from uncork.agents.mcp_server import READ, telling
 from uncork.agents.replies import (
     Compared,
     Explanation,
@@ -31,7 +33,7 @@ from uncork.model.plan import Plan, Step
 from uncork.plan.fold import fold
 from uncork.plan.store import Store
 from uncork.plan.todo import todo
-from uncork.record.markdown import plain
+from uncork.record.markdown import one_line, plain
 from uncork.record.seal import NAME
 
 PAGE = 25
@@ -42,6 +44,7 @@ POLL_S = 0.25
 
 def register(server: MCPServer, state: Path | None) -> None:
     """Add the reading tools and the resources."""
+    sentence = telling(state)
     last: dict[str, Audit] = {}
 
     @server.tool(annotations=READ)
@@ -98,13 +101,13 @@ def register(server: MCPServer, state: Path | None) -> None:
         """Wait up to 20 seconds for a step to begin or end; `revision` is the last one you saw."""
         with Store(state, create=False) as store:
             before = _statuses(store.read())
-            end_s = time.monotonic() + min(seconds, WAIT_S)
-            while time.monotonic() < end_s:
-                plan = store.read()
-                if plan.revision != revision or _statuses(plan) != before:
-                    break
-                time.sleep(POLL_S)
             plan = store.read()
+            end_s = time.monotonic() + min(seconds, WAIT_S)
+            while plan.revision == revision and _statuses(plan) == before:
+                if (left_s := end_s - time.monotonic()) <= 0:
+                    break
+                time.sleep(min(POLL_S, left_s))
+                plan = store.read()
             changed = plan.revision != revision or _statuses(plan) != before
             return Waited(
                 plan=digest(store), changed=changed, revision=plan.revision, statuses=_statuses(plan)
@@ -115,11 +118,7 @@ def register(server: MCPServer, state: Path | None) -> None:
     def todo_read() -> Todos:
         """The plan as a todo list: content, status, priority. Statuses are the engine's; nobody else writes them."""
         with Store(state, create=False) as store:
-            items = [
-                TodoItem(content=one.content, status=one.status, priority=one.priority)
-                for one in todo(store.read())
-            ]
-            return Todos(plan=digest(store), todos=items)
+            return todos_of(store)
 
     @server.tool(annotations=READ)
     @sentence
@@ -140,7 +139,7 @@ def register(server: MCPServer, state: Path | None) -> None:
                 "SELECT seq, txn, kind, body FROM journal ORDER BY seq DESC LIMIT ?",
                 (max(1, min(rows, 100)),),
             ).fetchall()
-            shown_rows = [dict(row) | {"body": row["body"][:600]} for row in reversed(found)]
+            shown_rows = [dict(row) | {"body": one_line(row["body"], 600)} for row in reversed(found)]
             return Rows(plan=digest(store), rows=shown_rows, intact=not chain.broken(store.db))
 
     @server.tool(annotations=READ)
@@ -168,19 +167,7 @@ def register(server: MCPServer, state: Path | None) -> None:
                 differs=list(result.differs),
             )
 
-    @server.resource("uncork://plan/current", mime_type="text/plain")
-    def current_plan() -> str:
-        """The plan in five lines and its todo list."""
-        with Store(state) as store:
-            lines = [f"[{one.status}] {one.content}" for one in todo(store.read())] if store.plans() else []
-            return "\n".join([digest(store), *lines])
-
-    @server.resource("uncork://record/current", mime_type="text/markdown")
-    def current_record() -> str:
-        """system-improve.md of the newest plan."""
-        with Store(state, create=False) as store:
-            path = artefacts(store.folder, store.read().id) / NAME
-            return path.read_text(encoding="utf-8") if path.exists() else "There is no record yet."
+    resources.register(server, state, lambda store: _audit(store, last))
 
 
 def shown(store: Store, plan: Plan, only: str = "") -> PlanShown:
@@ -199,6 +186,17 @@ def shown(store: Store, plan: Plan, only: str = "") -> PlanShown:
     )
 
 
+def todos_of(store: Store, accepted: Sequence[str] = (), refused: Sequence[str] = ()) -> Todos:
+    """The list as it stands, the newest notes, and what became of a write."""
+    plan = store.read()
+    items = [
+        TodoItem(content=one_line(one.content), status=one.status, priority=one.priority)
+        for one in todo(plan)
+    ]
+    kept = [one_line(words) for words in notes(plan)]
+    return Todos(plan=digest(store), todos=items, notes=kept, accepted=list(accepted), refused=list(refused))
+
+
 def _step(step: Step) -> StepShown:
     return StepShown(
         name=step.name,
@@ -207,7 +205,7 @@ def _step(step: Step) -> StepShown:
         shown=step.shown.value,
         detail=plain(step.detail),
         needs=[need.step for need in step.needs],
-        changes=[plain(line) for line in fold(step.changes)],
+        changes=[one_line(line) for line in fold(step.changes)],
         evidence=[f"{one.verdict}: {plain(one.summary)}" for one in step.evidence],
     )
 

@@ -105,6 +105,7 @@ class Todos(Reply):
     """The list, and what became of a write: accepted as directives, or refused with the call to make."""
 
     todos: list[TodoItem]
+    notes: list[str] = []
     accepted: list[str] = []
     refused: list[str] = []
 

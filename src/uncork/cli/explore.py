@@ -6,6 +6,7 @@ import typer
 
 if TYPE_CHECKING:
     from uncork.agents.explorers.run import Explored
+    from uncork.model.findings import Result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -48,6 +49,9 @@ def explore(
     server = named_server(model, name)
     host = RecordingHost(LiveHost())
     seen = look(host)
+    results = judge(seen.facts)
+    if not as_json:  # what rules found waits for no model
+        _show_rules(results)
     err = console(stderr=True)
     explored = send_out(
         host,
@@ -61,22 +65,27 @@ def explore(
             f"{dimension:<15} {state}", overflow="ellipsis", no_wrap=True
         ),
     )
-    results = judge(seen.facts)
     if as_json:
         print_json({"results": results, "right": confirm(results), "unconfirmed": explored})
         return
-    _show(results, explored)
+    _show_claims(explored)
 
 
-def _show(results: "tuple[object, ...]", explored: "Explored") -> None:
+def _show_rules(results: "tuple[Result, ...]") -> None:
     from uncork.cli.show import clean, console
-    from uncork.model.findings import Answer, Result
+    from uncork.model.findings import Answer
 
     out = console()
-    failing = [one for one in results if isinstance(one, Result) and one.answer is Answer.FAIL]
+    failing = [one for one in results if one.answer is Answer.FAIL]
     out.print(f"Found by rules: {len(failing)}")
     for one in failing[:20]:
         out.print(f"  {one.priority.value:<4} {clean(one.says)}  {one.id}", overflow="ellipsis", no_wrap=True)
+
+
+def _show_claims(explored: "Explored") -> None:
+    from uncork.cli.show import clean, console
+
+    out = console()
     out.print(f"\nClaimed by a model, every quote looked up, none of it confirmed: {len(explored.claims)}")
     for claim in explored.claims:
         out.print(f"  {claim.dimension}: {clean(claim.finding)}")

@@ -51,6 +51,7 @@ def _serve_http(server: object, port: int, as_json: bool) -> None:
     token = secrets.token_urlsafe(24)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", port))
+        listener.listen()  # before the address is told: who reads it may connect
         chosen = listener.getsockname()[1]
         url = f"http://127.0.0.1:{chosen}/mcp"
         if as_json:

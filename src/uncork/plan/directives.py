@@ -1,4 +1,4 @@
-"""What a person asks of a running plan, in their own words: nine verbs, applied at safe points.
+"""What a person asks of a running plan, in their own words: nine verbs and notes, applied at safe points.
 
 Each is stored with the words, who said them and the revision they had seen, also where it is refused. Nothing
 new starts in a paused or aborted plan, so the safe point is the end of what is running; a transaction in the

@@ -107,7 +107,7 @@ CREATE TABLE directive(
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   plan TEXT NOT NULL REFERENCES plan(id),
   op TEXT NOT NULL CHECK(op IN
-    ('pause', 'resume', 'abort', 'skip', 'cancel', 'add', 'edit', 'move', 'replan')),
+    ('pause', 'resume', 'abort', 'skip', 'cancel', 'add', 'edit', 'move', 'replan', 'note')),
   target TEXT NOT NULL DEFAULT '',
   words TEXT NOT NULL,
   by TEXT NOT NULL,
