@@ -13,6 +13,7 @@ import msgspec
 
 from uncork.bound.config import Config
 from uncork.bound.layers import Layer
+from uncork.bound.roles import role_of
 from uncork.errors import BadInput
 from uncork.model.bound import ModelBytes, Part, Role, Sharding
 
@@ -181,14 +182,6 @@ _ROLES: tuple[tuple[str, Role, Sharding], ...] = (
 )
 
 
-def role_of(name: str) -> tuple[Role, Sharding]:
-    """What a GGUF tensor is for; one that is not known counts as not read, which keeps the bound safe."""
-    return next(
-        ((role, how) for pattern, role, how in _ROLES if re.search(pattern, name)),
-        (Role.OTHER, Sharding.TENSOR),
-    )
-
-
 def find_gguf(folder: Path) -> Path | None:
     """The GGUF model of a folder (the first file of a split one). Raises BadInput where there are several."""
     files = [file for file in sorted(folder.glob("*.gguf")) if not file.name.startswith("mmproj")]
@@ -229,7 +222,7 @@ def gguf_model(path: Path) -> ModelBytes:
     layers = _layers(config, tensors)
     sums: dict[tuple[Role, str, Sharding, int], list[int]] = {}
     for tensor in tensors:
-        role, sharding = role_of(tensor.name)
+        role, sharding = role_of(tensor.name, _ROLES)
         size = tensor.bytes()  # also names an unknown type
         label, block, block_bytes = TYPES[tensor.type]
         total = sums.setdefault((role, label, sharding, max(1, block_bytes * 8 // block)), [0, 0])

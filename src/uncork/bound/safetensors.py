@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from uncork.bound.config import read_json
 from uncork.bound.quantisation import Scheme, canonical
+from uncork.bound.roles import role_of
 from uncork.errors import BadInput
 from uncork.model.bound import ModelBytes, Part, Role, Sharding
 
@@ -137,14 +138,6 @@ _ROLES: tuple[tuple[str, Role, Sharding], ...] = (
 )
 
 
-def role_of(module: str) -> tuple[Role, Sharding]:
-    """What a module is for, by its canonical name; one that is not known counts as not read (the safe side)."""
-    return next(
-        ((role, how) for pattern, role, how in _ROLES if re.search(pattern, module)),
-        (Role.OTHER, Sharding.TENSOR),
-    )
-
-
 def with_headers(model: ModelBytes, headers: list[Header], scheme: Scheme) -> ModelBytes:
     """The model with the bytes of its real tensors instead of computed ones.
 
@@ -194,7 +187,7 @@ def _parts(model: ModelBytes, headers: list[Header], scheme: Scheme) -> tuple[Pa
         narrow = min(range(len(mains)), key=lambda i: formats[i][1])
         rest = sum(group.bytes for group in groups) - sum(main.bytes for main in mains)
         for i, (main, (label, bits)) in enumerate(zip(mains, formats, strict=True)):
-            role, sharding = role_of(_module(main.example))
+            role, sharding = role_of(_module(main.example), _ROLES)
             total = sums.setdefault((role, label, sharding, bits, main.mtp), [0, 0])
             total[0] += main.bytes * 8 // bits
             total[1] += main.bytes + (rest if i == narrow else 0)

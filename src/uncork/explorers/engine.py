@@ -136,7 +136,7 @@ def _server(
         libraries=engine_process.libraries(host, family[:_MAX_MAPS]),
         cgroup=cgroup,
         unit=engine_process.unit_of(cgroup),
-        oom_score_adj=engine_process.number(host, f"/proc/{pid}/oom_score_adj"),
+        oom_score_adj=reading.integer(host, f"/proc/{pid}/oom_score_adj"),
         memlock_bytes=limits["Max locked memory"],
         nofile=limits["Max open files"],
     )

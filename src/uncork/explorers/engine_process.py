@@ -149,14 +149,6 @@ def environ(host: Host, pid: int) -> dict[str, str] | Unknown:
     return text if isinstance(text, Unknown) else engine_environ.kept(text)
 
 
-def number(host: Host, path: str) -> int | Unknown:
-    """The integer in a file."""
-    text = host.read(path)
-    if isinstance(text, Unknown):
-        return text
-    return int(text) if re.fullmatch(r"\s*-?\d+\s*", text) else Unknown(f"{path} holds no number")
-
-
 def limits(host: Host, pid: int) -> dict[str, int | Unknown | None]:
     """Soft limits by the kernel's names; None is unlimited."""
     text = host.read(f"/proc/{pid}/limits")

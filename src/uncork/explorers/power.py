@@ -22,8 +22,8 @@ def explore(host: Host) -> PowerFacts:
         max_perf_pct=reading.integer(host, f"{CPU}/intel_pstate/max_perf_pct"),
         amd_pstate=reading.text(host, f"{CPU}/amd_pstate/status"),
         cpu_vendor=_cpu(cpuinfo, "vendor_id"),
-        cpu_family=_number(_cpu(cpuinfo, "cpu family")),
-        cpu_model=_number(_cpu(cpuinfo, "model")),
+        cpu_family=reading.number(_cpu(cpuinfo, "cpu family"), "/proc/cpuinfo"),
+        cpu_model=reading.number(_cpu(cpuinfo, "model"), "/proc/cpuinfo"),
         cpu_name=_cpu(cpuinfo, "model name"),
         cppc=cpuinfo if isinstance(cpuinfo, Unknown) else " cppc" in _flags(cpuinfo),
         idle_states=_idle_states(host),
@@ -55,12 +55,6 @@ def _cpu(cpuinfo: str | Unknown, key: str) -> str | Unknown:
 def _flags(cpuinfo: str) -> str:
     match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     return match[1] if match else ""
-
-
-def _number(text: str | Unknown) -> int | Unknown:
-    return (
-        text if isinstance(text, Unknown) else int(text) if text.isdigit() else Unknown(f"no number: {text}")
-    )
 
 
 def _words(host: Host, path: str) -> tuple[str, ...] | Unknown:

@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from uncork.parsers import cpu, environment, packages
+from uncork.parsers.numbers import integer
 
 _KERNEL = re.compile(r"Linux-(\d+\.\d+[\w.-]*?)(?:-(?:x86_64|aarch64|ppc64le))?-with")
 _GPU = re.compile(r"^\s*GPU (\d{1,3}): (.+?)\s*$", re.MULTILINE)
@@ -61,7 +62,7 @@ def parse(text: str) -> Report:
         cpus=processor.cpus,
         sockets=processor.sockets,
         hypervisor=processor.hypervisor or said("Hypervisor vendor"),
-        open_files=_integer(said("ulimit soft")),
+        open_files=integer(said("ulimit soft")),
         packages=packages.parse(
             "\n".join(line for line in text.split("\n") if "[pip" in line or "[conda" in line)
         ),
@@ -90,10 +91,6 @@ def _rocm(text: str | None) -> str | None:
 def _without_arch(text: str | None) -> str | None:
     """`Ubuntu 22.04.5 LTS (x86_64)` → `Ubuntu 22.04.5`."""
     return re.sub(r"(?: LTS)?(?: \([^)]*\))*$", "", text) if text else None
-
-
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() and len(text) < 12 else None
 
 
 def _gpus(text: str) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from uncork.parsers.numbers import integer
+
 _NODE_CPUS = re.compile(r"^NUMA node(\d{1,4}) CPU\(s\)$")
 
 
@@ -39,10 +41,6 @@ class Numactl(msgspec.Struct, frozen=True):
     distances: dict[tuple[int, int], int] = {}
 
 
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() and len(text) < 8 else None
-
-
 def _float(text: str | None) -> float | None:
     return float(text) if text and re.fullmatch(r"\d{1,8}(?:\.\d{1,8})?", text) else None
 
@@ -64,13 +62,13 @@ def parse_lscpu(text: str) -> Lscpu:
         model=found.get("Model name"),
         vendor=found.get("Vendor ID"),
         architecture=found.get("Architecture"),
-        cpus=_integer(found.get("CPU(s)")),
-        sockets=_integer(found.get("Socket(s)")),
-        cores_per_socket=_integer(found.get("Core(s) per socket")),
-        threads_per_core=_integer(found.get("Thread(s) per core")),
+        cpus=integer(found.get("CPU(s)")),
+        sockets=integer(found.get("Socket(s)")),
+        cores_per_socket=integer(found.get("Core(s) per socket")),
+        threads_per_core=integer(found.get("Thread(s) per core")),
         online=found.get("On-line CPU(s) list"),
         offline=found.get("Off-line CPU(s) list"),
-        numa_nodes=_integer(found.get("NUMA node(s)")),
+        numa_nodes=integer(found.get("NUMA node(s)")),
         node_cpus=nodes,
         hypervisor=found.get("Hypervisor vendor"),
         virtualization_type=found.get("Virtualization type"),

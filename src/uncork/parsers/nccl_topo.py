@@ -5,6 +5,8 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from uncork.parsers.numbers import integer
+
 LIMIT_BYTES = 8 << 20
 
 
@@ -82,19 +84,15 @@ def _read(root: Any, broken: str) -> Topology:
                 nics.append(TopoNic("", bdf))
         elif here.tag == "net":
             nics.append(
-                TopoNic(here.get("name") or "", bdf, _integer(here.get("speed")), _flag(here.get("gdr")))
+                TopoNic(here.get("name") or "", bdf, integer(here.get("speed")), _flag(here.get("gdr")))
             )
         waiting += [(child, bdf, numa) for child in reversed(here)]
     return Topology(cpus, pci, tuple(gpus), tuple(nics), broken)
 
 
 def _gpu(gpu: Any, bdf: str, numa: str, link: tuple[str, str]) -> TopoGpu:
-    links = tuple((one.get("target") or "", _integer(one.get("count")) or 0) for one in gpu.findall("nvlink"))
-    return TopoGpu(bdf, _integer(gpu.get("dev")), numa, links, *link, _flag(gpu.get("gdr")))
-
-
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() and len(text) < 12 else None
+    links = tuple((one.get("target") or "", integer(one.get("count")) or 0) for one in gpu.findall("nvlink"))
+    return TopoGpu(bdf, integer(gpu.get("dev")), numa, links, *link, _flag(gpu.get("gdr")))
 
 
 def _flag(text: str | None) -> bool | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from uncork.bench.importers.numbers import latency, number, scalars, text
+from uncork.bench.importers.numbers import count, latency, number, scalars, text
 from uncork.model.imported import Imported, Latency
 
 _TO_MS = {"ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6}
@@ -19,14 +19,14 @@ def read(found: Mapping[str, Any]) -> tuple[Imported, ...]:
     config = found.get("input_config")
     loadgen = config.get("loadgen", config) if isinstance(config, Mapping) else {}
     endpoint = config.get("endpoint", {}) if isinstance(config, Mapping) else {}
-    count = _average(records, "request_count")
+    requests = _average(records, "request_count")
     return (
         Imported(
             tool="aiperf or GenAI-Perf",
             model=_model(endpoint, found),
-            max_concurrency=_int(number(loadgen, "concurrency") if isinstance(loadgen, Mapping) else None),
+            max_concurrency=count(number(loadgen, "concurrency") if isinstance(loadgen, Mapping) else None),
             request_rate_s=number(loadgen, "request_rate") if isinstance(loadgen, Mapping) else None,
-            completed=_int(count),
+            completed=count(requests),
             duration_s=_average(records, "benchmark_duration"),
             request_s=_average(records, "request_throughput"),
             output_tok_s=_average(records, "output_token_throughput"),
@@ -56,7 +56,3 @@ def _average(records: Mapping[str, Any], name: str) -> float | None:
 def _model(endpoint: Any, found: Mapping[str, Any]) -> str | None:
     names = endpoint.get("model_names") if isinstance(endpoint, Mapping) else None
     return str(names[0]) if isinstance(names, list) and names else text(found, "model")
-
-
-def _int(value: float | None) -> int | None:
-    return None if value is None else int(value)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from uncork.bench.importers.numbers import latency, number, scalars, text
+from uncork.bench.importers.numbers import count, latency, number, scalars, text
 from uncork.model.imported import Imported, Latency
 
 
@@ -27,8 +27,8 @@ def _benchmark(item: Mapping[str, Any]) -> Imported | None:
         tool="guidellm",
         model=text(item, "model"),
         request_rate_s=number(strategy, "rate"),
-        max_concurrency=_int(number(strategy, "streams", "max_concurrency")),
-        completed=_int(number(totals, "successful") if isinstance(totals, Mapping) else None),
+        max_concurrency=count(number(strategy, "streams", "max_concurrency")),
+        completed=count(number(totals, "successful") if isinstance(totals, Mapping) else None),
         duration_s=number(item, "duration"),
         request_s=_mean(metrics, "requests_per_second"),
         output_tok_s=_mean(metrics, "output_tokens_per_second"),
@@ -61,7 +61,3 @@ def _latency(metrics: Mapping[str, Any], name: str, scale: float = 1.0) -> Laten
 def _mean(metrics: Mapping[str, Any], name: str) -> float | None:
     found = _successful(metrics, name)
     return number(found, "mean") if isinstance(found, Mapping) else None
-
-
-def _int(value: float | None) -> int | None:
-    return None if value is None else int(value)

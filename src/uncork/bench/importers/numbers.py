@@ -21,7 +21,11 @@ def number(found: Mapping[str, Any], *names: str, scale: float = 1.0) -> float |
 
 def whole(found: Mapping[str, Any], *names: str) -> int | None:
     """As `number`, for counts."""
-    value = number(found, *names)
+    return count(number(found, *names))
+
+
+def count(value: float | None) -> int | None:
+    """A number as a count; infinity is none."""
     return None if value is None or math.isinf(value) else int(value)
 
 
