@@ -16,7 +16,7 @@ from pathlib import Path
 
 HOST = Path(__file__).parents[1] / "../shared/dumps/asus-esc8000a-e13p-8x-rtxpro6000"
 REPEATS = 9
-TARGETS = {"live": (1.0, 0.7), "8-GPU host": (None, 0.5)}  # wall, CPU in seconds (issue 3)
+TARGETS = {"live": (1.0, 0.7), "8-GPU host": (None, 0.5)}  # wall, CPU in seconds
 MEMORY_TARGET_MIB = 120
 
 

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/gate_speed.py
 
 Wall seconds depend on what else runs here, so the CPU seconds of all processes stand beside them, and each ratio is
-against the limit that issue 7 sets.
+against the limit that a gate is held to.
 """
 
 import os

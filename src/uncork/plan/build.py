@@ -49,90 +49,84 @@ def build(audit: Audit, *, knobs: Mapping[str, Knob] = KNOBS) -> PlanDraft:
 def chain(applies: tuple[StepDraft, ...]) -> tuple[StepDraft, ...]:
     """The steps around the changes. Without changes the benchmark is repeated all the same: it shows how much
     two runs differ here when nothing was changed."""
-    head = (
-        StepDraft("explore", Kind.EXPLORE, "Look at the host"),
-        StepDraft("rank", Kind.RANK, "Rank what was found", needs=(Need("explore"),)),
-        StepDraft(
-            "gate-before",
-            Kind.GATE,
-            "Verify that the GPUs talk to each other",
-            priority=Priority.P0,
-            needs=(Need("rank"),),
-        ),
-        StepDraft(
-            "benchmark-before",
-            Kind.BENCHMARK,
-            "Benchmark before any change",
-            priority=Priority.P2,
-            needs=(Need("gate-before", "ended"),),
-        ),
-        StepDraft(
-            "document",
-            Kind.DOCUMENT,
-            "Write system-improve.md",
-            priority=Priority.P1,
-            needs=(Need("rank"), Need("benchmark-before", "ended")),
-        ),
-    )
     if not applies:
-        return (
-            *head,
-            StepDraft("gate", Kind.GATE, "Verify again", priority=Priority.P0, needs=(Need("document"),)),
-            StepDraft(
-                "benchmark",
-                Kind.BENCHMARK,
-                "Benchmark again, nothing changed",
-                priority=Priority.P2,
-                needs=(Need("gate"),),
-            ),
-            StepDraft(
-                "compare",
-                Kind.COMPARE,
-                "Compare the two: the noise of this host",
-                priority=Priority.P2,
-                needs=(Need("benchmark"), Need("benchmark-before")),
-            ),
-            StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("compare", "ended"),)),
-        )
-    names = tuple(step.name for step in applies)
-    return (
-        *head,
-        StepDraft(
-            "approve",
-            Kind.APPROVE,
-            "Approve the exact changes",
-            priority=Priority.P1,
-            needs=(Need("document"),),
-        ),
-        *applies,
+        return _LOOK + _REPEAT
+    judged = StepDraft(
+        "gate",
+        Kind.GATE,
+        "Verify again, with the changes in force",
+        priority=Priority.P0,
         # A group that failed has been put back; the gate judges what is left.
-        StepDraft(
-            "gate",
-            Kind.GATE,
-            "Verify again, with the changes in force",
-            priority=Priority.P0,
-            needs=(Need("approve"), *(Need(n, "ended") for n in names)),
-        ),
-        StepDraft(
-            "confirm",
-            Kind.CONFIRM,
-            "Confirm the changes before they revert",
-            priority=Priority.P1,
-            needs=(Need("gate"),),
-        ),
-        StepDraft(
-            "benchmark", Kind.BENCHMARK, "Benchmark again", priority=Priority.P2, needs=(Need("confirm"),)
-        ),
-        StepDraft(
-            "compare",
-            Kind.COMPARE,
-            "Compare before and after",
-            priority=Priority.P2,
-            needs=(Need("benchmark"), Need("benchmark-before")),
-        ),
-        StepDraft("decide", Kind.DECIDE, "Keep or revert", priority=Priority.P1, needs=(Need("compare"),)),
-        StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("decide", "ended"),)),
+        needs=(Need("approve"), *(Need(step.name, "ended") for step in applies)),
     )
+    return (*_LOOK, _APPROVE, *applies, judged, *_PROVE)
+
+
+_LOOK = (
+    StepDraft("explore", Kind.EXPLORE, "Look at the host"),
+    StepDraft("rank", Kind.RANK, "Rank what was found", needs=(Need("explore"),)),
+    StepDraft(
+        "gate-before",
+        Kind.GATE,
+        "Verify that the GPUs talk to each other",
+        priority=Priority.P0,
+        needs=(Need("rank"),),
+    ),
+    StepDraft(
+        "benchmark-before",
+        Kind.BENCHMARK,
+        "Benchmark before any change",
+        priority=Priority.P2,
+        needs=(Need("gate-before", "ended"),),
+    ),
+    StepDraft(
+        "document",
+        Kind.DOCUMENT,
+        "Write system-improve.md",
+        priority=Priority.P1,
+        needs=(Need("rank"), Need("benchmark-before", "ended")),
+    ),
+)
+_REPEAT = (
+    StepDraft("gate", Kind.GATE, "Verify again", priority=Priority.P0, needs=(Need("document"),)),
+    StepDraft(
+        "benchmark",
+        Kind.BENCHMARK,
+        "Benchmark again, nothing changed",
+        priority=Priority.P2,
+        needs=(Need("gate"),),
+    ),
+    StepDraft(
+        "compare",
+        Kind.COMPARE,
+        "Compare the two: the noise of this host",
+        priority=Priority.P2,
+        needs=(Need("benchmark"), Need("benchmark-before")),
+    ),
+    StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("compare", "ended"),)),
+)
+_APPROVE = StepDraft(
+    "approve", Kind.APPROVE, "Approve the exact changes", priority=Priority.P1, needs=(Need("document"),)
+)
+_PROVE = (
+    StepDraft(
+        "confirm",
+        Kind.CONFIRM,
+        "Confirm the changes before they revert",
+        priority=Priority.P1,
+        needs=(Need("gate"),),
+    ),
+    StepDraft("benchmark", Kind.BENCHMARK, "Benchmark again", priority=Priority.P2, needs=(Need("confirm"),)),
+    StepDraft(
+        "compare",
+        Kind.COMPARE,
+        "Compare before and after",
+        priority=Priority.P2,
+        needs=(Need("benchmark"), Need("benchmark-before")),
+    ),
+    StepDraft("decide", Kind.DECIDE, "Keep or revert", priority=Priority.P1, needs=(Need("compare"),)),
+    StepDraft("close", Kind.CLOSE, "Close the plan", needs=(Need("decide", "ended"),)),
+)
 
 
 def own_step(
