@@ -1,9 +1,11 @@
 """A real browser for the pages: Chromium without a window, driven over its debugging pipe."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,25 +94,29 @@ class Page:
         return message
 
 
+def _pipe(high: int) -> tuple[int, int]:
+    """A pipe whose end number `high` stands clear of the descriptors that the browser wants."""
+    ends = list(os.pipe())
+    moved = fcntl.fcntl(ends[high], fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(ends[high])
+    ends[high] = moved
+    return ends[0], ends[1]
+
+
 @contextmanager
 def chromium(profile: Path, *flags: str) -> Iterator[Page]:
     """A browser with a profile of its own, ended afterwards."""
-    to_read, to_write = os.pipe()
-    back_read, back_write = os.pipe()
-
-    def wire() -> None:  # the protocol wants descriptors 3 and 4
-        first, second = os.dup(to_read), os.dup(back_write)
-        os.dup2(first, 3)
-        os.dup2(second, 4)
-
+    to_read, to_write = _pipe(high=0)
+    back_read, back_write = _pipe(high=1)
     assert CHROMIUM
+    # The protocol wants descriptors 3 and 4.
+    wire = f"import os, sys; os.dup2({to_read}, 3); os.dup2({back_write}, 4); os.execv(sys.argv[1], sys.argv[1:])"
     process = subprocess.Popen(
-        [CHROMIUM, *FLAGS, *flags, f"--user-data-dir={profile}"],
+        [sys.executable, "-c", wire, CHROMIUM, *FLAGS, *flags, f"--user-data-dir={profile}"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=wire,
-        pass_fds=(3, 4),
+        pass_fds=(to_read, back_write),
         start_new_session=True,
     )
     os.close(to_read)

@@ -111,8 +111,9 @@ def _which(server: "Server | None") -> str:
 
 
 def _show(run: "Run", as_json: bool) -> None:
+    from uncork.cli.bars import lines
     from uncork.cli.show import clean, console, print_json
-    from uncork.loop.outcome import outcome
+    from uncork.loop.outcome import outcome, where_time_goes
 
     ended = outcome(run)
     if as_json:
@@ -122,3 +123,5 @@ def _show(run: "Run", as_json: bool) -> None:
     out.print()
     for name, text in ended.lines():
         out.print(f"{name:<12} {clean(text)}", soft_wrap=False)
+    for line in lines(ended.efficiency, where_time_goes(run), out):
+        out.print(line, no_wrap=True, overflow="crop")

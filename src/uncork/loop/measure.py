@@ -108,6 +108,8 @@ def bound(run: Run) -> tuple[Bound | None, str]:
         model = model_bytes(Path(server.model_path))
         hardware = host_hardware(run.host, model.weight_bytes, _gate_read_gb_s(run.folder))
         parallel = Parallel(tp=server.tensor_parallel) if hardware.kind == "gpu" else Parallel()
+        # The report draws every level's tiers from the same input.
+        save(run.folder, "bound.json", {"model": model, "hardware": hardware, "parallel": parallel})
         context = run.options.input_len + run.options.output_len // 2
         return bound_for(model, hardware, parallel, context_len=context, concurrency=1), ""
     except UncorkError as error:

@@ -7,8 +7,11 @@ from uncork.loop import measure
 from uncork.loop.attribute import is_toggle
 from uncork.loop.run import Run, load_attribution, load_audit, load_bench, load_comparison, load_gate
 from uncork.model.attribution import Attribution
+from uncork.model.bound import Waterfall
 from uncork.model.findings import Answer, Priority
 from uncork.model.plan import Kind, Status
+from uncork.record.report.reading import from_folder
+from uncork.record.report.series import against
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -94,3 +97,10 @@ def outcome(run: Run) -> Outcome:
         else "uncork explain ID",
         attribution=load_attribution(folder),
     )
+
+
+def where_time_goes(run: Run) -> Waterfall | None:
+    """The newest waterfall at the fewest requests at once, None without a bound or a measurement of one."""
+    story = from_folder(run.folder)
+    rows = against(story, story.after) or against(story, story.before)
+    return rows[0].waterfall if rows else None
