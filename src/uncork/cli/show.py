@@ -20,7 +20,9 @@ def _encode(value: object) -> object:
 
 def print_json(value: Any) -> None:
     """Write one JSON document to stdout, two-space indented; an Unknown becomes {"unknown": reason}."""
-    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode, order="deterministic"), indent=2)
+    # Keys of a dict may be numbers, which the encoder orders only once they are text.
+    plain = msgspec.to_builtins(value, enc_hook=_encode, str_keys=True, order="deterministic")
+    text = msgspec.json.format(msgspec.json.encode(plain), indent=2)
     sys.stdout.write(text.decode() + "\n")
 
 
