@@ -1,5 +1,6 @@
 """What must be equal for two benchmark runs to be compared, apart from the change under test."""
 
+import hashlib
 from collections.abc import Iterable
 
 from uncork.host import Host
@@ -28,7 +29,12 @@ def host_lines(host: Host) -> dict[str, str]:
     memory = host.read("/proc/meminfo")
     total = "" if isinstance(memory, Unknown) else memory.splitlines()[0].partition(":")[2].strip()
     lines = {name: _text(host.read(path)) for name, path in _FILES.items() if host.exists(path) is True}
-    return {"cpu": _cpu(host), "memory": total, **lines}
+    identity = host.read("/etc/machine-id")
+    # Hashed: the record is mailed around, and the id itself is meant to stay on its machine (machine-id(5)).
+    machine = (
+        str(identity) if isinstance(identity, Unknown) else hashlib.sha256(identity.encode()).hexdigest()[:16]
+    )
+    return {"cpu": _cpu(host), "memory": total, "machine": machine, **lines}
 
 
 def _text(value: str | Unknown) -> str:

@@ -24,10 +24,12 @@ class After(msgspec.Struct, frozen=True):
 def finished_text(known: After) -> str:
     """The finished part as Markdown."""
     lines = [f"# What was done ({known.written_at})", "", *_decision(known), *_log(known.plan.steps)]
+    lines += _approvals(known.plan)
     lines += _gate(known.gate)
     lines += _comparison(known.comparison)
     lines += _lasting(known.plan)
     lines += _directives(known.plan)
+    lines += _proof(known.plan)
     return "\n".join(lines)
 
 
@@ -46,6 +48,26 @@ def _log(steps: Iterable[Step]) -> list[str]:
         at = time.strftime("%H:%M:%S", time.localtime(times[0] / 1e9)) if times[0] else ""
         rows.append([at, plain(step.title), step.status.value, took, plain(said, 200)])
     return ["## Log", "", *table(("at", "step", "status", "took", "evidence or reason"), rows)]
+
+
+def _approvals(plan: Plan) -> list[str]:
+    rows = (
+        [plain(one.by), code(one.digest[:16]), plain(one.how), plain(one.voided or "stands")]
+        for one in plan.approvals
+    )
+    body = table(("by", "digest", "how", "state"), rows)
+    return ["## Who approved what", "", *(body or ["Nothing was approved, so nothing was written.", ""])]
+
+
+def _proof(plan: Plan) -> list[str]:
+    return [
+        "## How to check this record",
+        "",
+        f"- The part above the line is as it was sealed: `uncork record verify {plan.id}`",
+        "- The journal is whole and agrees with the head below: `uncork journal verify`",
+        f"- The same as one page with its curves: `uncork report {plan.id}`",
+        "",
+    ]
 
 
 def _gate(gate: GateResult | None) -> list[str]:

@@ -1,6 +1,7 @@
 """The sealed part: what was found and what will be done, on disk before anything is touched."""
 
 from collections.abc import Iterable
+from statistics import fmean
 
 import msgspec
 
@@ -50,6 +51,7 @@ def sealed_text(known: Before) -> str:
     lines += _unread(audit)
     lines += _changes(known)
     lines += _left_alone(plan.deferred)
+    lines += _chain(known)
     lines += _gate(known)
     lines += _contingency(known)
     lines += _baseline(known)
@@ -64,7 +66,10 @@ def _front(known: Before) -> list[str]:
         "digest": plan.digest,
         "host": plain(known.audit.host),
         "uncork": known.audit.version,
+        "machine": plain(known.host_lines.get("machine", "unknown")),
+        "boot": plain(known.host_lines.get("boot", "unknown")),
         "written": known.written_at,
+        "status": "sealed before any change",
     }
     return ["---", *(f"{name}: {value}" for name, value in pairs.items()), "---", ""]
 
@@ -191,6 +196,34 @@ def _left_alone(deferred: tuple[Deferred, ...]) -> list[str]:
     return ["## Found and deliberately left alone", "", *(body or ["Nothing.", ""])]
 
 
+def _chain(known: Before) -> list[str]:
+    """The steps in their order, and whose consent they wait for."""
+    plan = known.plan
+    lines = ["## What will happen", ""]
+    for step in plan.steps:
+        needs = ", ".join(need.step for need in step.needs)
+        after = f" (after {plain(needs)})" if needs else ""
+        lines.append(f"{step.position}. {plain(step.title)}{after}")
+    lines += [
+        "",
+        f"The changes above have the digest {code(plan.digest)}; nothing is written before a person approves",
+    ]
+    lines += [f"exactly that: `uncork approve {plan.digest[:8]}`. Who did stands in the finished part.", ""]
+    return lines
+
+
+def _limits(gate: GateResult) -> list[str]:
+    """The numbers that every pair is held to, matrix by matrix."""
+    lines = []
+    for matrix in gate.matrices:
+        limits = [cell.limit for cell in matrix.cells if cell.limit is not None]
+        if limits:
+            word = "at least" if matrix.higher_is_better else "at most"
+            span = f"{min(limits):.4g}" + (f" to {max(limits):.4g}" if max(limits) > min(limits) else "")
+            lines.append(f"- {plain(matrix.name)}: {len(limits)} pairs, each {word} {span} {matrix.unit}")
+    return lines
+
+
 def _gate(known: Before) -> list[str]:
     lines = ["## Gate", "", "No benchmark after a change counts unless this passes again after it.", ""]
     if known.gate is None:
@@ -199,7 +232,9 @@ def _gate(known: Before) -> list[str]:
         [one.criterion.value, one.verdict.value if one.applies else "does not apply", plain(one.says)]
         for one in known.gate.criteria
     )
-    return [*lines, _gate_line(known.gate), "", *table(("criterion", "before", "what was measured"), rows)]
+    lines += [_gate_line(known.gate), "", *table(("criterion", "before", "what was measured"), rows)]
+    limits = _limits(known.gate)
+    return lines + (["The limits in numbers:", "", *limits, ""] if limits else [])
 
 
 def _contingency(known: Before) -> list[str]:
@@ -213,6 +248,19 @@ def _contingency(known: Before) -> list[str]:
         "- By hand: `uncork rollback`, or the commands above.",
         "",
     ]
+
+
+def _means(run: BenchRun) -> list[str]:
+    """One row a level: the mean over its valid repeats, from lowest to highest."""
+    by_level: dict[str, list[float]] = {}
+    for level in run.levels:
+        if level.valid:
+            by_level.setdefault(level.level, []).append(level.output_tok_s)
+    rows = (
+        [name, f"{fmean(values):.1f}", f"{min(values):.1f} to {max(values):.1f}", str(len(values))]
+        for name, values in by_level.items()
+    )
+    return table(("level", "output tok/s", "lowest to highest", "repeats"), rows)
 
 
 def _baseline(known: Before) -> list[str]:
@@ -231,7 +279,8 @@ def _baseline(known: Before) -> list[str]:
         for level in known.bench.levels
     )
     head = ("level", "repeat", "output tok/s", "TTFT p50 / p99 ms", "ITL p50 / p99 ms", "completed")
-    lines += [*table(head, rows), *(f"- {plain(line)}" for line in known.bound), ""]
+    lines += [*_means(known.bench), *fold("Every level and repeat", table(head, rows))]
+    lines += [*(f"- {plain(line)}" for line in known.bound), ""]
     prints = (
         [plain(name), plain(str(value), 200)] for name, value in sorted(known.bench.fingerprint.items())
     )

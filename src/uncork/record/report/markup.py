@@ -73,7 +73,7 @@ def table(
         whole,
         class_="scroll",
         tabindex=0,
-        role="region",
+        role="group",
         aria_label=caption or ", ".join(filter(None, head)),
     )
 

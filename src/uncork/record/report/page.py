@@ -72,8 +72,8 @@ def body_of(stories: Sequence[Story], live: str = "") -> Html:
     links = [tag("li", tag("a", _TITLES[name], href=f"#{name}")) for name in there]
     top = tag("div", tag("nav", tag("ul", *links), aria_label="Parts"), _colours(), class_="top")
     skip = tag("a", "Skip to the verdict", href="#verdict", class_="skip")
-    header = tag("header", tag("h1", f"What holds back {one_line(first.host, 120)}"), provenance(first))
-    return join([skip, top, header, tag("main", *there.values()), _footer(first)])
+    header = tag("header", top, tag("h1", f"What holds back {one_line(first.host, 120)}"), provenance(first))
+    return join([skip, header, tag("main", *there.values()), _footer(first)])
 
 
 def tag_open(name: str, /, **attributes: str) -> Html:

@@ -158,7 +158,7 @@ def _square(label: str, caption: str, devices: Sequence[str], cells: dict[tuple[
         class_="heat",
         aria_label=label,
     )
-    return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=label)
+    return tag("div", whole, class_="scroll", tabindex=0, role="group", aria_label=label)
 
 
 def _patterns(gate: GateResult) -> Html:

@@ -77,7 +77,7 @@ def figure(name: str, drawn: Html) -> Html:
     """A chart with its name, in a box that scrolls where the page is narrow."""
     if not drawn:
         return Html("")
-    box = tag("div", drawn, class_="draw", tabindex=0, role="region", aria_label=name)
+    box = tag("div", drawn, class_="draw", tabindex=0, role="group", aria_label=name)
     return tag("figure", tag("figcaption", name), box)
 
 
