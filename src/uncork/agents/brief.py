@@ -17,7 +17,7 @@ LIMIT_TOKENS = 1_250  # 1,500 are promised; the rest is for text of the host, wh
 LINE_CHARS = 140
 SUBJECT_CHARS = 40
 CUT = "(cut: uncork plan, uncork audit and the record tell the rest)"
-_PIECES = re.compile(r"[A-Za-z]+|[^A-Za-z ]| {2,}")
+_PIECES = re.compile(r"[A-Za-z]+|[^A-Za-z ]| (?![A-Za-z])")
 
 
 def brief(store: Store) -> str:
