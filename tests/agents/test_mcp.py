@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
+from mcp import MCPError
 from mcp.client.client import Client
 from mcp_types import ElicitResult
 
@@ -80,7 +81,8 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 
 async def run_step(client: Client, step: str, *ends: str) -> None:
     plan = await ok(client, "plan_show")
-    await ok(client, "step_start", step=step, expected_revision=plan["revision"])
+    which = {"digest": plan["digest"][:8]} if step == "approve" else {}
+    await ok(client, "step_start", step=step, expected_revision=plan["revision"], **which)
     for _ in range(60):
         statuses = (await ok(client, "plan_wait", revision=plan["revision"], seconds=2))["statuses"]
         if statuses[step] in ("completed", "unconfirmed", *ends):
@@ -138,6 +140,12 @@ def test_a_todo_list_never_takes_a_status_and_cannot_skip_the_gate():
         said = await ok(client, "todo_write", todos=todos, expected_revision=plan["revision"])
         assert said["accepted"] == []
         assert all("only the engine writes a status" in line for line in said["refused"])
+        noted = [*said["todos"], {"content": "tell Ada", "status": "pending", "priority": "low"}]
+        said = await ok(client, "todo_write", todos=noted, expected_revision=plan["revision"])
+        assert (said["accepted"], said["notes"]) == (["note tell Ada"], ["tell Ada"])
+        plan = await ok(client, "plan_show")
+        again = await ok(client, "todo_write", todos=noted, expected_revision=plan["revision"])
+        assert (again["accepted"], again["refused"], again["notes"]) == ([], [], ["tell Ada"])
         assert {item["status"] for item in said["todos"]} == {"completed", "pending"}
         skipped = await refused(
             client, "plan_redirect", op="skip", step="gate", words="hurry", expected_revision=plan["revision"]
@@ -199,12 +207,9 @@ def test_without_a_yes_nothing_is_written(strict_overcommit, endpoint, answer):
         for step in ("gate-before", "benchmark-before", "document"):
             await run_step(client, step)
         plan = await ok(client, "plan_show")
-        try:
-            said = await refused(client, "step_start", step="approve", expected_revision=plan["revision"])
-        except Exception as error:  # a client that cannot ask is refused by the protocol itself
-            assert answer is None
-            said = str(error)
-        assert said
+        which = {"expected_revision": plan["revision"], "digest": plan["digest"][:8]}
+        said = await refused(client, "step_start", step="approve", **which)
+        assert "nothing was started" in said
         assert OVERCOMMIT.read_text(encoding="ascii").strip() == strict_overcommit
 
     with_client(talk, answer=answer)
@@ -222,3 +227,40 @@ def test_nothing_of_the_environment_reaches_a_reply(monkeypatch):
         await talk(client)
 
     with_client(first, allow_apply=False)
+
+
+def test_resources_are_the_plan_the_record_and_the_evidence_and_no_path():
+    async def talk(client: Client) -> None:
+        await ok(client, "audit_start")
+        plan = await ok(client, "plan_draft", **DRAFT)
+        current = (await client.read_resource("uncork://plan/current")).contents[0].text
+        assert current == (await client.read_resource(f"uncork://plan/{plan['id']}")).contents[0].text
+        assert len(current.splitlines()) == 5 + len(plan["steps"])
+        seen = (await client.read_resource("uncork://evidence/kernel.overcommit")).contents[0].text
+        assert "/proc/sys/vm/overcommit_memory" in seen
+        for uri in ("uncork://record/..%2f..%2fetc", "uncork://plan/no-such", "uncork://evidence/no.such"):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)
+
+    with_client(talk, allow_apply=False)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, -1])
+def test_a_wait_that_sees_nothing_new_says_so(seconds):
+    async def talk(client: Client) -> None:
+        plan = await ok(client, "plan_draft", **DRAFT)
+        waited = await ok(client, "plan_wait", revision=plan["revision"], seconds=seconds)
+        assert (waited["changed"], waited["revision"]) == (False, plan["revision"])
+
+    with_client(talk, allow_apply=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [3600, 1e300])
+def test_a_wait_is_never_longer_than_twenty_seconds(seconds):
+    async def talk(client: Client) -> None:
+        plan = await ok(client, "plan_draft", **DRAFT)
+        with anyio.fail_after(120):  # far above 20 s on any machine, far below what was asked for
+            assert not (await ok(client, "plan_wait", revision=plan["revision"], seconds=seconds))["changed"]
+
+    with_client(talk, allow_apply=False)
