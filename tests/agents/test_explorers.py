@@ -215,6 +215,7 @@ def test_a_quote_passes_only_if_it_is_there(quote, text):
     assert len(kept) + dropped == 1
 
 
+@pytest.mark.xdist_group("host")
 @pytest.mark.slow
 def test_the_real_small_model_ends_every_explorer_with_a_sentence():
     """A model of 135 M parameters calls no tools well: what it brings is claims that stand, or a sentence."""

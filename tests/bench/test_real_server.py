@@ -13,6 +13,8 @@ from uncork.bench.suite import run_suite
 from uncork.errors import ServerDied
 
 pytest.importorskip("xllamacpp", reason="the small real server is not installed")
+# The loop's own tests take the server that they find in the process table: never beside this one.
+pytestmark = pytest.mark.xdist_group("host")
 
 
 @pytest.fixture(scope="module")

