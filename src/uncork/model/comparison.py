@@ -18,8 +18,9 @@ class Judgement(StrEnum):
 class Difference(msgspec.Struct, frozen=True):
     """One metric at one level (or over all levels, `level` empty), after against before.
 
-    `ratio` is after/before with its interval `low`..`high`; the interval covers `confidence` after correction
-    for how many were asked; both are None where one repeat gives no interval. `repeats_needed` is how many repeats a run would have settled it (None: settled).
+    `ratio` is after/before with its interval `low`..`high`, both None where one repeat gives no interval; it covers
+    `confidence` after correction for how many were asked. `repeats_needed` is how many repeats a run would have
+    settled it (None: settled).
     """
 
     level: str
