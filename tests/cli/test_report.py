@@ -90,7 +90,7 @@ def test_every_part_tells_what_the_run_stored(shown):
     assert "setpci -s 0000:10:00.0 ECAP_ACS+6.w=001d" in shown  # undo by hand
     assert "skip the governor, it is &quot;theirs&quot; &lt;b&gt;now&lt;/b&gt;" in shown  # their own words
     assert "Gen5 x8 (Gen5 x16)" in shown  # the link that lost lanes
-    assert "gpu0 sm_clock_mhz" in shown
+    assert "gpus 0 sm_clock_mhz mean" in shown
     assert "journal 3: applied" in shown
     assert "+100%▲" in shown  # the repaired link
     assert "all-reduce excess" in shown

@@ -109,12 +109,18 @@ def level(users: int, repeat: int, order: int, tok_s: float, noise: random.Rando
         ),
         valid=True,
         telemetry={
-            f"gpu{gpu}": {
-                "sm_clock_mhz": 2400.0 - 20 * gpu - users / 10,
-                "power_w": 300.0 + users / 5,
-                "temperature_c": 55.0 + gpu + users / 100,
-            }
-            for gpu in range(8)
+            "gpus": {
+                str(gpu): {
+                    name: {"min": value - 1, "mean": value, "max": value + 1}
+                    for name, value in (
+                        ("sm_clock_mhz", 2400.0 - 20 * gpu - users / 10),
+                        ("power_mw", 300_000.0 + 200 * users),
+                        ("temperature_c", 55.0 + gpu + users / 100),
+                    )
+                }
+                for gpu in range(8)
+            },
+            "host": {"cpu_busy_mean": 0.2 + users / 4096, "steal_share": 0.0},
         },
     )
 

@@ -1,5 +1,6 @@
 """The report as a browser shows it: no complaint, no request, every part opens, also by keyboard."""
 
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import pytest
 from tests.record import browser, largest
 
+from uncork.cli.watch import serve
+from uncork.model.plan import Kind, PlanDraft, StepDraft
+from uncork.plan.store import Store, find
 from uncork.record.report.page import page
 
 pytestmark = [
@@ -131,3 +135,35 @@ def test_hostile_text_runs_nothing(shown, tmp_path):
     assert shown.ask("document.querySelectorAll('script, iframe, object, img, link').length") == 0
     assert shown.complaints() == []
     assert shown.requests() == [path.as_uri()]
+
+
+def test_the_live_page_follows_the_plan(shown, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNCORK_STATE", str(tmp_path))
+    steps = (StepDraft("explore", Kind.EXPLORE, "Look at the host"), StepDraft("close", Kind.CLOSE, "End"))
+    with Store(tmp_path) as store:
+        store.create(PlanDraft("node-17", steps))
+        server = serve(None, 0)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/"
+            shown.open(f"{address}?token={server.token}")
+            first = shown.ask("document.querySelector('#live b').textContent")
+            store.start(find(store.read(), "explore"))
+            then = shown.ask("""new Promise(done => {
+              const look = () => {
+                const said = document.querySelector('#live b').textContent;
+                said.startsWith('Running') ? done(said) : setTimeout(look, 20);
+              };
+              look();
+            })""")
+            requests, complaints = shown.requests(), shown.complaints()
+        finally:
+            shown.open("about:blank")
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    assert (first, then) == ("Next: Look at the host", "Running: Look at the host")
+    assert complaints == []
+    assert all(one.startswith(address) for one in requests)

@@ -30,11 +30,14 @@ def report(
 
     import msgspec
 
+    from uncork.cli.look import shown
     from uncork.cli.show import clean, print_json
     from uncork.record.report.charts import available
     from uncork.record.report.page import page
 
     stories = stories_of(runs or [])
+    if found := stories[0].audit:  # a report is mailed: serial numbers, MACs and UUIDs stay here
+        stories[0] = msgspec.structs.replace(stories[0], audit=shown(found))
     stories[0] = msgspec.structs.replace(stories[0], written_at=time.strftime("%Y-%m-%d %H:%M:%S %z"))
     size_bytes = write(output, page(stories))
     if as_json:

@@ -95,7 +95,7 @@ def _colours() -> Html:
 
 def _footer(story: Story) -> Html:
     lines = [
-        "Numbers are measured unless they are called a tier or a bound. Nothing here was estimated by a model."
+        "Numbers are measured unless they are called a tier or a bound; what a bound assumes stands beside it."
     ]
     if story.record:
         lines.append(f"The record: {story.record}")

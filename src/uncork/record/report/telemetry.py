@@ -9,14 +9,13 @@ from uncork.record.report.markup import Html, fold, section, table, tag
 from uncork.record.report.speed import figure
 from uncork.record.report.story import Story
 
-_UNITS = {
-    "_c": "°C",
-    "_w": "W",
-    "_mhz": "MHz",
-    "_percent": "%",
-    "_share": "share",
-    "_gb_s": "GB/s",
-    "_mb": "MB",
+# What is drawn, where it was read; every other reading is in the table.
+_DRAWN = {
+    "sm_clock_mhz": "MHz",
+    "temperature_c": "°C",
+    "power_mw": "mW",
+    "cpu_busy_mean": "share of all CPUs",
+    "cpu_share": "share of one CPU",
 }
 
 Series = dict[str, list[tuple[float, float]]]  # reading → minute and value of each level
@@ -29,8 +28,7 @@ def telemetry(story: Story) -> Html:
         for when, run in (("before", story.before), ("after", story.after))
         if run is not None
     }
-    kinds = list(dict.fromkeys(name.split()[-1] for series in runs.values() for name in series))
-    drawn = [_chart(kind, runs) for kind in kinds if _unit(kind)]
+    drawn = [_chart(kind, unit, runs) for kind, unit in _DRAWN.items()]
     body = [_table(when, series) for when, series in runs.items()]
     if not any(body):
         return Html("")
@@ -54,13 +52,13 @@ def _series(run: BenchRun) -> Series:
     return series
 
 
-def _chart(kind: str, runs: dict[str, Series]) -> Html:
+def _chart(kind: str, unit: str, runs: dict[str, Series]) -> Html:
     name = f"{kind.replace('_', ' ')} over the run"
     lines = []
     for when, series in runs.items():
         by_minute: dict[float, list[float]] = {}
         for reading, points in series.items():
-            if reading.split()[-1] == kind:
+            if reading.removesuffix(" mean").split()[-1] == kind:
                 for minute, value in points:
                     by_minute.setdefault(minute, []).append(value)
         if len(by_minute) > 1:
@@ -69,7 +67,7 @@ def _chart(kind: str, runs: dict[str, Series]) -> Html:
             lines.append(
                 (when, list(by_minute), means, [min(one) for one in values], [max(one) for one in values])
             )
-    return figure(name, charts.over_time(name, _unit(kind), lines))
+    return figure(name, charts.over_time(name, unit, lines))
 
 
 def _table(when: str, series: Series) -> Html:
@@ -94,7 +92,3 @@ def _numbers(readings: dict[str, Any], head: str = "") -> Iterator[tuple[str, fl
             yield from _numbers(value, f"{name} ")
         elif isinstance(value, list) and value and all(isinstance(one, (int, float)) for one in value):
             yield name, sum(value) / len(value)
-
-
-def _unit(kind: str) -> str:
-    return next((unit for ending, unit in _UNITS.items() if kind.endswith(ending)), "")
