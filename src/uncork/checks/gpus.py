@@ -97,13 +97,14 @@ def no_amd(facts: Facts) -> str:
     return "no AMD GPU"
 
 
-def pci_gpus(facts: Facts, vendor: int | None = None) -> Iterator[PciDevice]:
+def pci_gpus(facts: Facts, vendor: int | None = None) -> tuple[PciDevice, ...]:
     """GPUs on the PCI bus, bound to a driver or not."""
-    for device in facts.pcie.devices:
-        if device.kind == "gpu" and (
-            vendor is None or (not is_unknown(device.vendor) and device.vendor == vendor)
-        ):
-            yield device
+    return tuple(
+        device
+        for device in facts.pcie.devices
+        if device.kind == "gpu"
+        and (vendor is None or (not is_unknown(device.vendor) and device.vendor == vendor))
+    )
 
 
 def generation(name: str) -> str:
@@ -235,7 +236,7 @@ def wrong_data(facts: Facts) -> tuple[str, ...]:
 def iommu_translates(facts: Facts) -> bool:
     """Whether DMA of GPUs is translated; raises UnknownValue where nothing tells."""
     types = (
-        [d.iommu_type for d in facts.pcie.devices if d.kind == "gpu" and not is_unknown(d.iommu_type)]
+        [d.iommu_type for d in pci_gpus(facts) if not is_unknown(d.iommu_type)]
         if not is_unknown(facts.pcie.devices)
         else []
     )

@@ -16,6 +16,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
+from uncork.checks.gpus import pci_gpus
 from uncork.checks.hosts import known, moved, seen, virtual
 from uncork.model.facts import Facts
 from uncork.model.findings import Evidence
@@ -155,7 +156,7 @@ def flat_topology(facts: Facts) -> Iterator[Verdict]:
     if not virtual(facts):
         yield not_applicable("not a virtual machine")
         return
-    gpus = [device for device in facts.pcie.devices if device.kind == "gpu"]
+    gpus = pci_gpus(facts)
     if len(gpus) < 2:
         yield not_applicable("fewer than two GPUs in this guest")
         return
@@ -192,7 +193,7 @@ def gpudirect_clique(facts: Facts) -> Iterator[Verdict]:
     if not virtual(facts):
         yield not_applicable("not a virtual machine")
         return
-    gpus = [device for device in facts.pcie.devices if device.kind == "gpu"]
+    gpus = pci_gpus(facts)
     if len(gpus) < 2:
         yield not_applicable("fewer than two GPUs in this guest")
         return

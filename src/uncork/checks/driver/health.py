@@ -237,7 +237,7 @@ def count(facts: Facts) -> Iterator[Verdict]:
     if is_unknown(facts.driver.gpus) and is_unknown(facts.pcie.devices) and log.get("probe-failed"):
         yield fails("the driver could not start a GPU", evidence=lines("dmesg", log["probe-failed"]))
         return
-    devices = () if is_unknown(facts.pcie.devices) else tuple(pci_gpus(facts))
+    devices = () if is_unknown(facts.pcie.devices) else pci_gpus(facts)
     gone = [device.bdf for device in devices if device.off_bus]
     if gone:
         yield fails(f"off the bus: {', '.join(gone)}", evidence=seen("configuration space", "all ones"))

@@ -15,6 +15,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
+from uncork.checks.gpus import pci_gpus
 from uncork.checks.hosts import known, seen, serving, virtual_reason
 from uncork.model.facts import Facts
 from uncork.model.unknown import is_unknown
@@ -194,7 +195,7 @@ def socket_link(facts: Facts) -> Iterator[Verdict]:
     if known(facts.firmware.sockets) < 2:
         yield not_applicable("one socket")
         return
-    homes = {d.numa_node for d in facts.pcie.devices if d.kind == "gpu" and not is_unknown(d.numa_node)}
+    homes = {d.numa_node for d in pci_gpus(facts) if not is_unknown(d.numa_node)}
     if len(homes) < 2:
         yield not_applicable("GPUs hang on one socket")
         return

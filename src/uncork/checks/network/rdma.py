@@ -16,6 +16,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
+from uncork.checks.gpus import pci_gpus
 from uncork.checks.hosts import active_ports, known, moved, no_rdma, one_machine, seen, spread
 from uncork.model.facts import Facts
 from uncork.model.facts.network import RdmaPort
@@ -172,7 +173,7 @@ def nic_affinity(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable(reason)
         return
     ports = [port for port in active_ports(facts) if port.bdf]
-    gpus = [device for device in facts.pcie.devices if device.kind == "gpu" and device.bdf]
+    gpus = [device for device in pci_gpus(facts) if device.bdf]
     if not ports or not gpus:
         yield not_applicable("no connected adapter beside a GPU")
         return

@@ -15,6 +15,7 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
+from uncork.checks.gpus import pci_gpus
 from uncork.checks.hosts import GIB, known, moved, one_node, seen, sizes
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
@@ -69,7 +70,7 @@ def gpu_node(facts: Facts) -> Iterator[Verdict]:
     if reason := one_node(facts):
         yield not_applicable(reason)
         return
-    gpus = [device for device in facts.pcie.devices if device.kind == "gpu" and device.bdf]
+    gpus = [device for device in pci_gpus(facts) if device.bdf]
     if not gpus:
         yield not_applicable("no GPU on the bus")
         return
@@ -97,7 +98,7 @@ def free_memory(facts: Facts) -> Iterator[Verdict]:
     if reason := one_node(facts):
         yield not_applicable(reason)
         return
-    homes = {d.numa_node for d in facts.pcie.devices if d.kind == "gpu" and not is_unknown(d.numa_node)}
+    homes = {d.numa_node for d in pci_gpus(facts) if not is_unknown(d.numa_node)}
     nodes = [node for node in known(facts.numa.nodes) if node.number in homes]
     if not nodes:
         yield not_applicable("no GPU on a known node")

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, NONE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
-from uncork.checks.gpus import generation, is_geforce, lines, named, widest, wrong_data
+from uncork.checks.gpus import generation, is_geforce, lines, named, pci_gpus, widest, wrong_data
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S
-from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
 from uncork.model.facts.p2p import Matrix
 from uncork.model.unknown import UnknownValue, is_unknown
@@ -28,7 +27,7 @@ def single(facts: Facts) -> str:
         count = len(facts.driver.gpus)
         return "" if count > 1 else "fewer than two GPUs"
     if not is_unknown(facts.pcie.devices) and facts.pcie.source == "sysfs":
-        return "" if len(gpu_devices(facts)) > 1 else "fewer than two GPUs"
+        return "" if len(pci_gpus(facts)) > 1 else "fewer than two GPUs"
     return ""
 
 
@@ -233,7 +232,7 @@ def _link_rate(facts: Facts) -> float:
         return 0.0
     rates = [
         LANE_GB_S.get(d.max_speed_gt_s, 0.0) * d.max_width
-        for d in gpu_devices(facts)
+        for d in pci_gpus(facts)
         if not is_unknown(d.max_speed_gt_s) and not is_unknown(d.max_width)
     ]
     return min(rates, default=0.0)

@@ -5,11 +5,19 @@ from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
 from uncork.checks.driver.options import registry
-from uncork.checks.gpus import gpus, is_data_centre, is_geforce, lines, named, subject_of, wrong_data
+from uncork.checks.gpus import (
+    gpus,
+    is_data_centre,
+    is_geforce,
+    lines,
+    named,
+    pci_gpus,
+    subject_of,
+    wrong_data,
+)
 from uncork.checks.hosts import known, seen, sizes
 from uncork.checks.nvlink.links import links_up
 from uncork.checks.pcie.links import guest
-from uncork.checks.pcie.routes import gpu_devices
 from uncork.explorers.gpu_log import addresses
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
@@ -43,7 +51,7 @@ def unassigned(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("the kernel log names no window without a place")
         return
-    for device in gpu_devices(facts):
+    for device in pci_gpus(facts):
         if is_unknown(device.bars):
             yield unknown(device.bars.reason, device.bdf)
             continue
@@ -66,11 +74,11 @@ _OF_GPU = re.compile(
 def _failed(facts: Facts) -> list[str]:
     """Lines of the kernel log that end with a GPU's window unplaced."""
     log = {} if is_unknown(facts.driver.log) else facts.driver.log
-    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in gpu_devices(facts)}
+    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in pci_gpus(facts)}
     placed = set()
     if not is_unknown(facts.pcie.devices):
         placed = {
-            d.bdf for d in gpu_devices(facts) if not is_unknown(d.bars) and all(b.assigned for b in d.bars)
+            d.bdf for d in pci_gpus(facts) if not is_unknown(d.bars) and all(b.assigned for b in d.bars)
         }
     found = []
     for line in log.get("bar", ()):
@@ -152,7 +160,7 @@ def _windows(facts: Facts) -> list[tuple[str, str, int, int]]:
     if found or is_unknown(facts.pcie.devices):
         return found
     names = named(facts)
-    for device in gpu_devices(facts):
+    for device in pci_gpus(facts):
         size = _window(device)
         # One model on the host: every card of that device id is it.
         if size:

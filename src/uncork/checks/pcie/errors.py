@@ -15,7 +15,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import each, gpus, lines, subject_of, whole_log
+from uncork.checks.gpus import each, gpus, lines, pci_gpus, subject_of, whole_log
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import endpoints, has_link, subject
 from uncork.model.facts import Facts
@@ -143,7 +143,7 @@ def completion_timeout(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("no completion timed out", device.bdf)
 
-    yield from each((d for d in facts.pcie.devices if d.kind == "gpu"), subject, judge)
+    yield from each(pci_gpus(facts), subject, judge)
 
 
 @check("pcie.dpc-hotplug", P0, FIRMWARE)

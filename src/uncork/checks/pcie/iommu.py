@@ -15,10 +15,9 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import peers_matter
-from uncork.checks.gpus import each, iommu_translates, lines, whole_log, wrong_data
+from uncork.checks.gpus import each, iommu_translates, lines, pci_gpus, whole_log, wrong_data
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import guest
-from uncork.checks.pcie.routes import gpu_devices
 from uncork.explorers.gpu_log import addresses
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
@@ -67,7 +66,7 @@ def _words(facts: Facts) -> set[str]:
 def _faults(facts: Facts) -> tuple[tuple[str, ...], list[str]]:
     """Lines in which the IOMMU refuses DMA, and the GPUs among the devices they name (all, where none is known)."""
     faults = () if is_unknown(facts.driver.log) else facts.driver.log.get("iommu-fault", ())
-    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in gpu_devices(facts)}
+    cards = set() if is_unknown(facts.pcie.devices) else {d.bdf for d in pci_gpus(facts)}
     if not is_unknown(facts.driver.gpus):
         cards |= {gpu.bdf for gpu in facts.driver.gpus if not is_unknown(gpu.bdf)}
     named = {bdf for line in faults for bdf in addresses(line)}
@@ -76,7 +75,7 @@ def _faults(facts: Facts) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _by_groups(facts: Facts) -> Iterator[Verdict]:
-    cards = gpu_devices(facts)
+    cards = pci_gpus(facts)
     if len(cards) < 2:
         yield not_applicable("fewer than two GPUs")
         return

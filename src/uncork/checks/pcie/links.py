@@ -15,7 +15,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import busy, each, gpus, subject_of
+from uncork.checks.gpus import busy, each, gpus, pci_gpus, subject_of
 from uncork.checks.hosts import known, seen
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
@@ -226,4 +226,4 @@ def slot(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes(f"slot of {port[0]:g} GT/s x{port[1]}", device.bdf)
 
-    yield from each((d for d in facts.pcie.devices if d.kind == "gpu"), subject, judge)
+    yield from each(pci_gpus(facts), subject, judge)

@@ -18,7 +18,7 @@ from uncork.checks import (
     unknown,
 )
 from uncork.checks.driver.options import peers_matter
-from uncork.checks.gpus import each, gpus, iommu_translates, lines, no_amd
+from uncork.checks.gpus import each, gpus, iommu_translates, lines, no_amd, pci_gpus
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S, guest
 from uncork.explorers.pci_config import ACS_REDIRECT
@@ -31,11 +31,6 @@ from uncork.model.unknown import UnknownValue, is_unknown
 _BROADCOM = (0x1000, 0x10B5)
 
 
-def gpu_devices(facts: Facts) -> tuple[PciDevice, ...]:
-    """GPUs on the bus."""
-    return tuple(device for device in facts.pcie.devices if device.kind == "gpu")
-
-
 def between(facts: Facts) -> dict[str, bool]:
     """Ports that peer traffic of some pair passes → whether some such pair stands under one switch.
 
@@ -43,7 +38,7 @@ def between(facts: Facts) -> dict[str, bool]:
     ports only where the two stand under different roots.
     """
     found: dict[str, bool] = {}
-    cards = [device.path for device in gpu_devices(facts) if not is_unknown(device.path)]
+    cards = [device.path for device in pci_gpus(facts) if not is_unknown(device.path)]
     for at, one in enumerate(cards):
         for other in cards[at + 1 :]:
             _add(found, one, other)
@@ -98,7 +93,7 @@ def acs(facts: Facts) -> Iterator[Verdict]:
     if guest(facts):
         yield not_applicable("a virtual machine: ACS belongs to its host")
         return
-    cards = gpu_devices(facts)
+    cards = pci_gpus(facts)
     ports = between(facts) if facts.pcie.tree_known else {d.bdf: True for d in devices if d.kind == "bridge"}
     if len(cards) < 2 and (not cards or not ports):
         clear = [d for d in devices if d.kind in ("fragment", "bridge") and not is_unknown(d.config)]
@@ -196,7 +191,7 @@ def shared_uplink(facts: Facts) -> Iterator[Verdict]:
             f"the bandwidth matrix looks like shared uplinks ({pattern}); lspci -tv would show them"
         )
         return
-    cards = gpu_devices(facts)
+    cards = pci_gpus(facts)
     if len(cards) < 2:
         yield not_applicable("fewer than two GPUs")
         return
@@ -286,7 +281,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
     if guest(facts):
         yield not_applicable("a virtual machine: its tree is the hypervisor's")
     else:
-        yield from each(gpu_devices(facts), lambda device: device.bdf, judge)
+        yield from each(pci_gpus(facts), lambda device: device.bdf, judge)
 
 
 @check("pcie.atomics", P1, FIRMWARE)
@@ -322,7 +317,7 @@ def atomics(facts: Facts) -> Iterator[Verdict]:
         yield passes("atomics are routed", device.bdf)
 
     yield from each(
-        (d for d in gpu_devices(facts) if not is_unknown(d.vendor) and d.vendor == 0x1002),
+        pci_gpus(facts, 0x1002),
         lambda d: d.bdf,
         judge,
     )
@@ -352,7 +347,7 @@ def collapse(facts: Facts) -> Iterator[Verdict]:
             )
             return
     switches = _big_switches(facts)
-    if len(gpus(facts) if not is_unknown(facts.driver.gpus) else gpu_devices(facts)) < 3 or not switches:
+    if len(gpus(facts) if not is_unknown(facts.driver.gpus) else pci_gpus(facts)) < 3 or not switches:
         yield not_applicable("no GPUs behind several switches")
     elif switches & set(_BROADCOM) or 0x11F8 in switches:
         yield unknown(
@@ -364,5 +359,5 @@ def collapse(facts: Facts) -> Iterator[Verdict]:
 
 def _big_switches(facts: Facts) -> set[int]:
     """Vendors of switches that have GPUs below them."""
-    above = {step for d in gpu_devices(facts) if not is_unknown(d.path) for step in d.path[1:]}
+    above = {step for d in pci_gpus(facts) if not is_unknown(d.path) for step in d.path[1:]}
     return {d.vendor for d in facts.pcie.devices if d.bdf in above and not is_unknown(d.vendor)}

@@ -12,10 +12,9 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import each
+from uncork.checks.gpus import each, pci_gpus
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import endpoints, guest, subject
-from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.findings import Change
@@ -36,7 +35,7 @@ def aspm_policy(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: servers ship with it off
     Source: Linux Documentation/admin-guide/kernel-parameters.txt, pcie_aspm; Linux drivers/pci/pcie/aspm.c
     """
-    if not any(d.kind == "gpu" for d in facts.pcie.devices):
+    if not pci_gpus(facts):
         yield not_applicable("no GPU")
         return
     policy = facts.pcie.aspm_policy
@@ -122,4 +121,4 @@ def runtime_pm(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("nothing on its path sleeps", device.bdf)
 
-    yield from each(gpu_devices(facts), subject, judge)
+    yield from each(pci_gpus(facts), subject, judge)

@@ -16,10 +16,9 @@ from uncork.checks import (
     not_applicable,
     passes,
 )
-from uncork.checks.gpus import each
+from uncork.checks.gpus import each, pci_gpus
 from uncork.checks.hosts import known, seen, spread
 from uncork.checks.pcie.links import guest, subject
-from uncork.checks.pcie.routes import gpu_devices
 from uncork.model.facts import Facts
 from uncork.model.facts.pcie import PciDevice
 from uncork.model.findings import Change
@@ -91,7 +90,7 @@ def read_request_gpu(facts: Facts) -> Iterator[Verdict]:
     if guest(facts):
         yield not_applicable("a virtual machine: the register may not reach the device")
         return
-    yield from each(gpu_devices(facts), subject, lambda d: _read_request(facts, d, 512, important=False))
+    yield from each(pci_gpus(facts), subject, lambda d: _read_request(facts, d, 512, important=False))
 
 
 @check("pcie.max-read-request-nic", P1, RUNTIME)
@@ -197,7 +196,7 @@ def payload(facts: Facts) -> Iterator[Verdict]:
     if guest(facts):
         yield not_applicable("a virtual machine: writes do not reach the hardware")
     else:
-        yield from each(gpu_devices(facts), subject, judge)
+        yield from each(pci_gpus(facts), subject, judge)
 
 
 @check("pcie.extended-tags", P2, FIRMWARE)
@@ -221,7 +220,7 @@ def extended_tags(facts: Facts) -> Iterator[Verdict]:
         else:
             yield passes("the device has no extended tags", device.bdf)
 
-    yield from each(gpu_devices(facts), subject, judge)
+    yield from each(pci_gpus(facts), subject, judge)
 
 
 @check("pcie.ten-bit-tags", P2, FIRMWARE)
@@ -243,9 +242,7 @@ def ten_bit_tags(facts: Facts) -> Iterator[Verdict]:
         else:
             yield fails("10-bit tags are off", device.bdf, evidence=seen("DevCtl2", "10BitTagReq-"))
 
-    yield from each(
-        (d for d in gpu_devices(facts) if not is_unknown(d.vendor) and d.vendor == 0x1002), subject, judge
-    )
+    yield from each(pci_gpus(facts, 0x1002), subject, judge)
 
 
 @check("pcie.relaxed-ordering", P2, RUNTIME)
@@ -305,4 +302,4 @@ def no_snoop(facts: Facts) -> Iterator[Verdict]:
         on = known(known(device.config).no_snoop)
         yield passes("no-snoop is " + ("allowed" if on else "off"), device.bdf)
 
-    yield from each(gpu_devices(facts), subject, judge)
+    yield from each(pci_gpus(facts), subject, judge)
