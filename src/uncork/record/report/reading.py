@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from uncork.bench.importers import read_results
 from uncork.bench.store import LEVELS, SUMMARY, Finished
 from uncork.errors import BadInput, Corrupt
 from uncork.model.bench import BenchRun
@@ -71,10 +72,10 @@ def _from_file(path: Path) -> Story:
         return Story(name=path.stem, before=msgspec.json.decode(data, type=BenchRun))
     with suppress(msgspec.DecodeError):
         return Story(name=path.stem, audit=msgspec.json.decode(data, type=Audit))
-    raise BadInput(
-        f"{path} is neither the JSON of uncork bench nor of uncork audit; no report was written.",
-        next="uncork bench --out DIR (writes DIR/summary.json)",
-    )
+    try:
+        return Story(name=path.stem, imported=read_results(path))
+    except BadInput as error:
+        raise BadInput(f"{error.says} No report was written.", next=error.next) from error
 
 
 def _newest_bench(folder: Path, when: str) -> BenchRun | None:

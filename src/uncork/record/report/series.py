@@ -11,6 +11,7 @@ from uncork.bound import levels as bound_levels
 from uncork.bound.levels import Against
 from uncork.errors import UncorkError
 from uncork.model.bench import BenchRun, LevelResult
+from uncork.model.imported import Imported
 from uncork.record.report.story import Story
 
 LEAST_REPEATS = 3  # of fewer the lowest and the highest are shown: an interval from two covers anything
@@ -62,7 +63,27 @@ def curves(stories: Sequence[Story], read: Read) -> tuple[Curve, ...]:
             label = f"{head}{'measured' if only else name}"
             if run is not None and (points := points_of(run, read)):
                 found.append(Curve(label, points))
+        if points := imported_points(story, read):
+            found.append(Curve(f"{head}{story.imported[0].tool}", points))
     return tuple(found)
+
+
+_FOREIGN: dict[Read, Callable[[Imported], float | None]] = {
+    output_tok_s: lambda level: level.output_tok_s,
+    ttft_p50_ms: lambda level: level.ttft.median_ms,
+    tpot_ms: lambda level: level.tpot.mean_ms,
+    p99_itl_ms: lambda level: level.itl.p99_ms,
+}
+
+
+def imported_points(story: Story, read: Read = output_tok_s) -> tuple[Point, ...]:
+    """What another tool measured; a level that does not say how many requests were at once has no place."""
+    by_users: dict[int, list[float]] = {}
+    for level in story.imported:
+        value = _FOREIGN[read](level)
+        if level.max_concurrency and value and value > 0:
+            by_users.setdefault(level.max_concurrency, []).append(value)
+    return tuple(_point(users, values) for users, values in sorted(by_users.items()))
 
 
 def points_of(run: BenchRun, read: Read) -> tuple[Point, ...]:

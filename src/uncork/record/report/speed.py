@@ -14,6 +14,7 @@ from uncork.record.report.series import (
     Curve,
     against,
     curves,
+    imported_points,
     output_tok_s,
     p99_itl_ms,
     points_of,
@@ -242,6 +243,13 @@ def overlay(stories: Sequence[Story]) -> Html:
         best = max(points, key=lambda point: point.y) if points else None
         top = f"{best.y:,.1f} at {best.x}" if best else "nothing usable"
         rows.append((f"{story.name} {when}", story.host, run.model, run.workload_hash[:12], top))
+    for story in stories:
+        if story.imported:
+            points = imported_points(story)
+            best = max(points, key=lambda point: point.y) if points else None
+            top = f"{best.y:,.1f} at {best.x}" if best else "no level says how many were at once"
+            first = story.imported[0]
+            rows.append((story.name, "", first.model or "not said", f"imported: {first.tool}", top))
     head = ("run", "host", "model", "workload", "best output tokens/s")
     note = "Runs with different models or workloads are drawn together, not judged against each other."
     return section(

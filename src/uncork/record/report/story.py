@@ -9,6 +9,7 @@ from uncork.model.bound import Hardware, ModelBytes, Parallel
 from uncork.model.comparison import Comparison
 from uncork.model.findings import Audit
 from uncork.model.gate import GateResult
+from uncork.model.imported import Imported
 from uncork.model.plan import Plan
 from uncork.record.topology import Topology
 
@@ -31,6 +32,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     gate_after: GateResult | None = None
     before: BenchRun | None = None
     after: BenchRun | None = None
+    imported: tuple[Imported, ...] = ()  # levels that another tool measured
     comparison: Comparison | None = None
     topology: Topology | None = None
     limits: Limits | None = None
