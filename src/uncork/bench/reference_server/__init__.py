@@ -23,26 +23,9 @@ from pathlib import Path
 
 import msgspec
 
+from uncork.bench.reference_server.fallback import FAULTS
 from uncork.errors import MeasureFailed
 
-FAULTS = (
-    "none",
-    "stall",
-    "coalesce",
-    "reset",
-    "truncate",
-    "garbage",
-    "bad-chunk",
-    "error",
-    "short",
-    "empty",
-    "slow-loris",
-    "split",
-    "429",
-    "503",
-    "no-usage",
-    "hang",
-)
 _HEAD = struct.Struct("@qqqq")
 _SENT = struct.Struct("@qqq")
 
