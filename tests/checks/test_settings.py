@@ -11,7 +11,6 @@ from uncork.checks.settings import (
     Setting,
     at_least,
     at_most,
-    bits_clear,
     exactly,
     judge_setting,
     last_at_least,
@@ -32,7 +31,6 @@ from uncork.model.unknown import Unknown, UnknownValue
         (at_most(10), "1", "60", "10"),
         (one_of("none", "kyber"), "kyber", "bfq", "none"),
         (none_of("never", want="madvise"), "always", "never", "madvise"),
-        (bits_clear(0x2C), "0x13", "0x1f", "19"),
         (last_at_least(16), "4 8 16", "4 8 15", "4 8 16"),
     ],
 )
@@ -45,7 +43,6 @@ def test_what_would_be_written_holds(now: int, bound: int):
     for rule in (
         at_least(bound),
         at_most(bound),
-        bits_clear(bound),
         exactly(str(bound)),
         last_at_least(bound),
     ):

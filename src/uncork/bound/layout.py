@@ -44,12 +44,6 @@ def weights_per_rank(model: ModelBytes, parallel: Parallel, *, mtp: bool = False
     return sum(part.bytes * share_of(part, model, parallel) for part in held) / parallel.pp
 
 
-def kv_capacity_tokens(model: ModelBytes, free_bytes: float, kv_format: str) -> int:
-    """How many tokens of context fit into `free_bytes`, all layers on one rank."""
-    per_token = caches.bytes_per_token(model, kv_format)
-    return int(free_bytes // per_token) if per_token else 0
-
-
 def fit(
     model: ModelBytes,
     hardware: Hardware,

@@ -58,13 +58,6 @@ def none_of(*words: str, want: str) -> Rule:
     return Rule(f"not {' or '.join(words)}", lambda now: now not in words, lambda now: want)
 
 
-def bits_clear(mask: int) -> Rule:
-    """These bits of the value are clear; the others are left as they are."""
-    return Rule(
-        f"bits {mask:#x} clear", lambda now: not _number(now) & mask, lambda now: str(_number(now) & ~mask)
-    )
-
-
 def last_at_least(number: int) -> Rule:
     """The last of several numbers (the maximum of tcp_rmem) is not below this one; the others stay."""
     return Rule(
