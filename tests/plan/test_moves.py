@@ -244,7 +244,7 @@ class TestPlanMachineLong(PlanMachine.TestCase):
     """The same for longer."""
 
     settings = settings(
-        max_examples=150, stateful_step_count=100, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=75, stateful_step_count=100, deadline=None, suppress_health_check=list(HealthCheck)
     )
 
 
