@@ -100,7 +100,8 @@ def _point(users: int, values: Sequence[float]) -> Point:
     logs = [math.log(value) for value in values]
     middle = fmean(logs)
     if len(values) < LEAST_REPEATS:
-        return Point(users, math.exp(middle), min(values), max(values), len(values))
+        mean = math.exp(middle)  # of a single value it may differ from it in the last bit
+        return Point(users, mean, min(mean, *values), max(mean, *values), len(values))
     reach = t_quantile(0.5 + CONFIDENCE / 2, len(values) - 1) * stdev(logs) / math.sqrt(len(values))
     return Point(users, math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), len(values))
 
