@@ -35,7 +35,7 @@ def say(sign: str, text: str) -> None:
     """Print a line of the conversation, at most 96 columns wide."""
     for line in text.splitlines():
         first = f"{sign} " if line == text.splitlines()[0] else "  "
-        print(textwrap.fill(line, 96, initial_indent=first, subsequent_indent="    "))
+        print(textwrap.fill(line, 96, initial_indent=first, subsequent_indent="    "), flush=True)
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def main() -> None:
     """Set the host wrong, talk, put it back."""
     with LOCK.open("w", encoding="ascii") as lock, tempfile.TemporaryDirectory() as state:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests that change this host wait here
-        with contextmanager(_planted)(), reference_server(ttft_us=5_000, itl_us=1_000) as paced:
+        with contextmanager(_planted)(Path(state)), reference_server(ttft_us=5_000, itl_us=1_000) as paced:
             anyio.run(converse, paced.url, state)
 
 

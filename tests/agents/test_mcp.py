@@ -196,7 +196,8 @@ def test_an_assistant_drives_the_whole_loop(strict_overcommit, endpoint, mode):
 
     asked = with_client(talk, answer=True, mode=mode)
 
-    assert any("vm.overcommit_memory: 2 -> " in question for question in asked)
+    assert "vm.overcommit_memory: 2 -> " in asked[0]
+    assert f"vm.overcommit_memory: 0 -> {strict_overcommit}" in asked[-1]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from mcp.server import MCPServer
 from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context
@@ -96,7 +97,11 @@ def register(server: MCPServer, state: Path | None) -> None:
             held = _hold_of(store.read(), step)
             if not _can_ask(ctx):
                 return Consent(yes=False)
-            lines = [f"  {one_line(line)}" for line in fold(find(store.read(), step).changes)]
+            back = [
+                msgspec.structs.replace(one, before=one.want, want="?" if one.before is None else one.before)
+                for one in find(store.read(), step).changes
+            ]
+            lines = [f"  {one_line(line)}" for line in fold(back)]
             more = [f"  and {len(lines) - ASKED_LINES} more"] if len(lines) > ASKED_LINES else []
             first = f"Put back what {one_line(step)} wrote (hold {held.txn})?"
             return Elicit("\n".join([first, *lines[:ASKED_LINES], *more]), Consent)

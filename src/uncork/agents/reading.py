@@ -21,6 +21,7 @@ from uncork.agents.replies import (
     TodoItem,
     Todos,
     Waited,
+    safe,
 )
 from uncork.audit import audit
 from uncork.checks import load
@@ -33,7 +34,7 @@ from uncork.model.plan import Plan, Step
 from uncork.plan.fold import fold
 from uncork.plan.store import Store
 from uncork.plan.todo import todo
-from uncork.record.markdown import one_line, plain
+from uncork.record.markdown import one_line
 from uncork.record.seal import NAME
 
 PAGE = 25
@@ -182,7 +183,7 @@ def shown(store: Store, plan: Plan, only: str = "") -> PlanShown:
         state=plan.state,
         digest=plan.digest,
         steps=steps,
-        left_alone=[f"{one.finding}: {plain(one.says)} ({plain(one.why)})" for one in plan.deferred],
+        left_alone=[f"{one.finding}: {safe(one.says)} ({safe(one.why)})" for one in plan.deferred],
     )
 
 
@@ -200,13 +201,13 @@ def todos_of(store: Store, accepted: Sequence[str] = (), refused: Sequence[str] 
 def _step(step: Step) -> StepShown:
     return StepShown(
         name=step.name,
-        title=plain(step.title),
+        title=safe(step.title),
         status=step.status.value,
         shown=step.shown.value,
-        detail=plain(step.detail),
+        detail=safe(step.detail),
         needs=[need.step for need in step.needs],
         changes=[one_line(line) for line in fold(step.changes)],
-        evidence=[f"{one.verdict}: {plain(one.summary)}" for one in step.evidence],
+        evidence=[f"{one.verdict}: {safe(one.summary)}" for one in step.evidence],
     )
 
 
@@ -236,12 +237,12 @@ def _findings(store: Store, found: Audit, answer: str, dimension: str, offset: i
     page = chosen[offset : offset + PAGE]
     return Findings(
         plan=digest(store),
-        host=plain(found.host),
+        host=safe(found.host),
         counts=counts,
         findings=[_finding(result) for result in page],
         more=max(0, len(chosen) - offset - len(page)),
-        right={name: plain(text) for name, text in found.right.items()},
-        blind={name: plain(why) for name, why in found.explorers.items() if why != "ok"},
+        right={name: safe(text) for name, text in found.right.items()},
+        blind={name: safe(why) for name, why in found.explorers.items() if why != "ok"},
     )
 
 
@@ -251,10 +252,10 @@ def _finding(result: Result) -> Finding:
         answer=result.answer.value,
         priority=result.priority.value,
         change_class=result.change_class.value,
-        subject=plain(result.subject),
-        says=plain(result.says),
-        reason=plain(result.reason),
-        evidence=[f"{plain(item.source)}: {plain(item.text)}" for item in result.evidence[:4]],
+        subject=safe(result.subject),
+        says=safe(result.says),
+        reason=safe(result.reason),
+        evidence=[f"{safe(item.source)}: {safe(item.text)}" for item in result.evidence[:4]],
     )
 
 

@@ -4,6 +4,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from uncork.record.markdown import one_line
+
+
+def safe(text: str) -> str:
+    """Text of the host for a reply: one line, cut, control characters spelled out, and no tag that a model may obey."""
+    return one_line(text).replace("<", "&lt;")
+
 
 class Reply(BaseModel):
     """The part that all replies share."""
