@@ -45,8 +45,8 @@ def over_users(
         figure, axes = _figure(_WIDTH_IN * (1.35 if wide else 1), _HEIGHT_IN)
         for at, tier in enumerate(tiers):
             axes.plot(*_xy(tier), color=_LIMIT, linestyle=_TIERS[at % 3], linewidth=1.6, label=tier.label)
-        for at, curve in enumerate(curves):
-            _curve(axes, curve, at)
+        for curve in curves:
+            _curve(axes, curve, curve.index)
         _scales(axes, [*curves, *tiers])
         axes.set_xlabel("requests at once")
         axes.set_ylabel(unit)
@@ -189,11 +189,16 @@ def _figure(width_in: float, height_in: float, left_in: float = 0.85) -> tuple[A
 
 
 def _legend(axes: Any) -> None:
-    """Above the curves, where it hides none of them."""
+    """Above the curves, where it hides none of them, in as many rows as the labels need."""
+    figure, labels = axes.figure, axes.get_legend_handles_labels()[1]
+    width_in, height_in = figure.get_size_inches()
+    columns = max(1, int(width_in * 13 // (max(map(len, labels)) + 7)))  # 13 characters of 9 points an inch
+    rows = -(-len(labels) // columns)
+    figure.subplots_adjust(top=1 - (0.1 + 0.2 * rows) / height_in)
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=6,
+        ncols=columns,
         fontsize=9,
         borderpad=0,
         borderaxespad=0.3,

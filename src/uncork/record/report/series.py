@@ -31,10 +31,11 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A line of a chart."""
+    """A line of a chart; `index` gives it the same colour and mark in every chart."""
 
     label: str
     points: tuple[Point, ...]
+    index: int = 0
 
 
 def output_tok_s(level: LevelResult) -> float | None:
@@ -56,15 +57,18 @@ def p99_itl_ms(level: LevelResult) -> float | None:
 def curves(stories: Sequence[Story], read: Read) -> tuple[Curve, ...]:
     """Before and after of every story, as far as they were measured; labels tell several stories apart."""
     found = []
+    index = 0
     for story in stories:
         head = f"{story.name} " if len(stories) > 1 else ""
         for name, run in (("before", story.before), ("after", story.after)):
             only = name == "before" and story.after is None
             label = f"{head}{'measured' if only else name}"
             if run is not None and (points := points_of(run, read)):
-                found.append(Curve(label, points))
+                found.append(Curve(label, points, index))
+            index += run is not None
         if points := imported_points(story, read):
-            found.append(Curve(f"{head}{story.imported[0].tool}", points))
+            found.append(Curve(f"{head}{story.imported[0].tool}", points, index))
+        index += bool(story.imported)
     return tuple(found)
 
 
