@@ -7,6 +7,7 @@ This stands in for the kernel, not for any part of uncork: the engine, the journ
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from plans import new_plan, until_approved
@@ -119,3 +120,20 @@ class World:
     def hold_state(self):
         row = self.store.db.execute("SELECT state FROM hold ORDER BY rowid DESC").fetchone()
         return row["state"] if row else None
+
+
+PATIENCE_S = 60.0
+
+
+def until(condition) -> bool:
+    """Whether it came true before patience ran out; what is waited for is the work of another process."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def guard_of(world):
+    return world.store.db.execute("SELECT guard FROM hold ORDER BY rowid DESC").fetchone()["guard"]

@@ -4,11 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from fake_kernel import STEP, World, no_guard
+from fake_kernel import STEP, World, guard_of, no_guard, until
 
 import uncork
 from uncork.apply import chain, guard, hold, revert
@@ -18,34 +17,6 @@ from uncork.apply.transaction import apply_step
 from uncork.errors import IllegalMove, Locked, Refused
 from uncork.plan import database
 from uncork.plan.store import Store, find
-
-PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def world(tmp_path):
-    made = World(tmp_path)
-    yield made
-    assert chain.broken(made.store.db) == []
-    for held in made.store.db.execute("SELECT guard FROM hold").fetchall():
-        how, _, name = held["guard"].partition(":")
-        if how == "process" and guard.armed(held["guard"]):
-            os.kill(int(name.partition(":")[0]), signal.SIGKILL)
-    made.store.close()
-
-
-def until(condition) -> bool:
-    """Whether it came true before patience ran out; what is waited for is the work of another process."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def guard_of(world):
-    return world.store.db.execute("SELECT guard FROM hold ORDER BY rowid DESC").fetchone()["guard"]
 
 
 def process_guard(folder, db, txn, deadline_boot_ns):
@@ -276,23 +247,6 @@ def test_of_two_uncorks_one_applies_and_the_other_is_told(world):
     assert world.values() == ["5", "5", "5"]
 
 
-def test_the_systemd_timer_is_exact_and_runs_the_copy(world):
-    argv = guard.systemd_argv(["/usr/bin/python3", "-I", "-S", "revert.py"], "abc", 299.6)
-
-    assert argv[:3] == ["systemd-run", "--unit=uncork-revert-abc", "--on-active=300s"]
-    assert "--timer-property=AccuracySec=1s" in argv
-    assert argv[-4:] == ["/usr/bin/python3", "-I", "-S", "revert.py"]
-
-
-@pytest.mark.skipif(not guard.systemd(), reason="systemd is not the first process here")
-def test_a_systemd_timer_stands_until_it_is_stopped(world):
-    applied = apply_step(world.store, world.step(), knobs=world.knobs(), guard=guard.arm)
-    assert guard.armed(guard_of(world))
-    hold.confirm(world.store, applied.txn)
-
-    assert not guard.armed(guard_of(world))
-
-
 def test_the_guard_puts_the_host_back_even_if_its_disk_takes_no_rows(world, tmp_path):
     """The database turns read-only under the guard; the host is put back, the rows follow when they can."""
     applied = apply_step(world.store, world.step(), knobs=world.knobs(), guard=no_guard, hold_s=0)
@@ -383,46 +337,3 @@ def test_confirm_against_expiry_has_one_winner_each_time(tmp_path, times):
     assert set(winners) <= {(1, 0), (0, 1)}
     assert chain.broken(world.store.db) == []
     world.store.close()
-
-
-STAND_IN = """#!/bin/sh
-# A stand-in for systemd-run: waits as a timer would, then runs the command away from its caller.
-echo "$@" > "{folder}/called"
-while [ "${{1#--}}" != "$1" ]; do
-    case "$1" in --on-active=*) wait="${{1#--on-active=}}" ;; esac
-    shift
-done
-(sleep "${{wait%s}}"; exec "$@") > "{folder}/said" 2>&1 < /dev/null &
-"""
-
-
-def test_what_systemd_is_told_to_run_undoes_the_group(world, tmp_path, monkeypatch):
-    """With a stand-in for systemd-run, which no machine of these tests has as its first process."""
-    tool = tmp_path / "bin/systemd-run"
-    tool.parent.mkdir()
-    tool.write_text(STAND_IN.format(folder=tmp_path), encoding="utf-8")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-
-    def arm(folder, db, txn, deadline_boot_ns):
-        return guard._arm_systemd(guard.command(folder, db, txn), txn, deadline_boot_ns)
-
-    applied = apply_step(world.store, world.step(), knobs=world.knobs(), guard=arm, hold_s=1)
-    assert guard_of(world) == f"systemd:uncork-revert-{applied.txn}.timer"
-
-    assert until(lambda: world.hold_state() == "undone")
-    assert world.values() == ["0", "0", "0"]
-    assert (tmp_path / "said").read_text(encoding="utf-8") == ""
-
-
-def test_a_systemd_that_refuses_is_replaced_by_a_process(world, tmp_path, monkeypatch):
-    tool = tmp_path / "bin/systemd-run"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(guard, "systemd", lambda: True)
-    apply_step(world.store, world.step(), knobs=world.knobs(), guard=guard.arm, hold_s=600)
-
-    assert guard_of(world).startswith("process:")
-    assert guard.armed(guard_of(world))
