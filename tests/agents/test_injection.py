@@ -18,6 +18,7 @@ from uncork.agents.mcp_server import build
 from uncork.audit import audit, judge
 from uncork.explorers import DIMENSIONS, explore
 from uncork.host.live import LiveHost
+from uncork.knobs.files import Sysctl
 from uncork.loop.run import artefacts, save
 from uncork.model.findings import Answer
 from uncork.model.plan import PlannedChange
@@ -40,6 +41,7 @@ class Folder(LiveHost):
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
+        self.root = root
         self.ran: list[tuple[str, ...]] = []
 
     def run(self, argv: tuple[str, ...], *, timeout_s: float = 10.0) -> Unknown:
@@ -72,12 +74,14 @@ def host_saying(folder: Path, text: str) -> Folder:
     return Folder(str(folder))
 
 
-def ranking(host: LiveHost) -> list[Any]:
+def ranking(host: Folder) -> list[Any]:
     return [(one.id, one.answer, one.priority, one.change) for one in judge(explore(host).facts)]
 
 
-def steps(host: LiveHost) -> list[Any]:
-    return [(step.name, step.kind, step.needs, step.changes) for step in plan_of(audit(host)).steps]
+def steps(host: Folder) -> list[Any]:
+    """The plan of this host in files, before-values read there too."""
+    draft = plan_of(audit(host), knobs={"sysctl": Sysctl(host.root)})
+    return [(step.name, step.kind, step.needs, step.changes) for step in draft.steps]
 
 
 @pytest.mark.parametrize("text", ORDERS.values(), ids=ORDERS)
@@ -86,6 +90,7 @@ def test_words_on_the_host_change_neither_the_ranking_nor_the_plan(tmp_path, tex
 
     assert ranking(hostile) == ranking(calm)
     assert steps(hostile) == steps(calm)
+    assert any(changes for *_, changes in steps(calm))
 
 
 @pytest.mark.parametrize("text", ORDERS.values(), ids=ORDERS)
