@@ -3,7 +3,7 @@
 from collections import Counter
 
 from uncork.errors import NotFound
-from uncork.model.plan import Plan, Shown, Step
+from uncork.model.plan import Plan, Shown, Status, Step
 from uncork.plan.approvals import approved
 from uncork.plan.fold import fold
 from uncork.plan.reading import to_approve
@@ -41,13 +41,19 @@ def ready(plan: Plan) -> Step | None:
     return next((step for step in plan.steps if step.shown is Shown.READY), None)
 
 
+def runs(step: Step) -> bool:
+    """Whether the step has not ended; a group is held from its first write on, so a held one may still run."""
+    held = step.status is Status.IN_PROGRESS and step.shown is Shown.UNCONFIRMED
+    return held or step.shown is Shown.IN_PROGRESS
+
+
 def next_calls(plan: Plan) -> list[str]:
     """The calls that would be accepted now."""
     if plan.state == "paused":
         return ["plan_redirect(op='resume')", "plan_redirect(op='abort')"]
     if plan.state not in ("active", "frozen"):
         return ["compare_show", "record_read", "plan_draft (a new plan)"]
-    if any(step.shown is Shown.IN_PROGRESS for step in plan.steps):
+    if any(runs(step) for step in plan.steps):
         return ["plan_wait", "plan_redirect(op='pause' or 'abort')"]
     step = ready(plan)
     if not step:
@@ -76,7 +82,7 @@ def asked(plan: Plan) -> list[str]:
 
 
 def _now(plan: Plan) -> str:
-    running = [step for step in plan.steps if step.shown is Shown.IN_PROGRESS]
+    running = [step for step in plan.steps if runs(step)]
     if running:
         return f"{running[0].name} runs: {running[0].title}."
     step = ready(plan)

@@ -7,7 +7,7 @@ from pathlib import Path
 from mcp.server import MCPServer
 
 from uncork.agents import resources
-from uncork.agents.digest import digest, notes
+from uncork.agents.digest import digest, notes, runs
 from uncork.agents.mcp_server import READ, telling
 from uncork.agents.replies import (
     Compared,
@@ -212,7 +212,7 @@ def _step(step: Step) -> StepShown:
 
 
 def _statuses(plan: Plan) -> dict[str, str]:
-    return {step.name: step.shown.value for step in plan.steps}
+    return {step.name: "in_progress" if runs(step) else step.shown.value for step in plan.steps}
 
 
 def _audit(store: Store, last: dict[str, Audit]) -> Audit:
