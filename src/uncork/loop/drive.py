@@ -134,6 +134,8 @@ def next_step(plan: Plan) -> Step | None:
     ready = [step for step in plan.steps if step.shown is Shown.READY]
     if ready:
         return ready[0]
+    if any(step.status is Status.IN_PROGRESS for step in plan.steps):
+        return None
     # What is left is blocked: the plan still ends with its record finished.
     closing = [step for step in plan.steps if step.name == "close" and step.status is Status.PENDING]
     return closing[0] if closing else None

@@ -207,7 +207,10 @@ def decide(run: Run, plan: Plan, step: Step) -> None:
 
 
 def close(run: Run, plan: Plan, step: Step) -> None:
-    """Finish the record and end the plan."""
+    """Finish the record and end the plan; what was left is blocked, and is cancelled with what blocks it."""
+    for one in plan.steps:
+        if one.status is Status.PENDING and one.name != step.name:
+            run.store.cancel(one, one.detail or "the plan ended before it")
     run.store.start(step)
     plan = run.plan()
     if run.record.exists():
@@ -215,9 +218,6 @@ def close(run: Run, plan: Plan, step: Step) -> None:
         run.store.complete(step, f"{run.record} finished", artefact=str(run.record))
     else:
         run.store.complete(step, "no record was written, since the plan ended before it")
-    for one in run.plan().steps:
-        if one.status is Status.PENDING:
-            run.store.cancel(one, one.detail or "the plan ended before it")
     run.store.close_plan(plan.id)
     save(run.folder, "plan.json", run.plan())
 
