@@ -46,14 +46,18 @@ class Target:
 
     @property
     def workload_hash(self) -> str:
-        """Of everything that decides what is sent, but not to whom."""
+        """Of everything that decides what kind of requests are sent, but not to whom.
+
+        The seed and the number of repeats stay out: a second run must draw other prompts of the same kind, or a
+        prefix cache answers it.
+        """
         spec = self.spec
         path = Path(spec.workload.path)
         content = (
             hashlib.sha256(path.read_bytes()).hexdigest() if spec.workload.path and path.is_file() else ""
         )
         decides = (
-            *(spec.levels, spec.requests, spec.input_len, spec.output_len, spec.repeats, spec.seed),
+            *(spec.levels, spec.requests, spec.input_len, spec.output_len),
             *(spec.workload, content, spec.ignore_eos, spec.temperature, spec.body, self.api.name),
         )
         return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).hexdigest()[:16]

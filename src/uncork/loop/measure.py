@@ -19,6 +19,9 @@ from uncork.model.bound import Bound, Hardware, Parallel
 from uncork.model.gate import GateResult
 from uncork.model.unknown import is_unknown
 
+# The second run draws other prompts of the same kind: a prefix cache must not answer for the change.
+OTHER_PROMPTS = 1_000_003
+
 
 def gate(run: Run, when: str) -> GateResult:
     """Run the gate and keep its result as `gate-WHEN.json`."""
@@ -46,8 +49,11 @@ def bench(run: Run, when: str) -> BenchRun:
     plan = run.plan()
     settings = [(change.knob, change.target) for step in plan.steps for change in step.changes]
     server = run.server
+    spec = suite_spec(run.options, server)
+    if when == "after":
+        spec = msgspec.structs.replace(spec, seed=spec.seed + OTHER_PROMPTS)
     return run_suite(
-        suite_spec(run.options, server),
+        spec,
         out=_out(run.folder, when, server),
         progress=run.say.bench,
         watch=Telemetry(server.endpoint).watch,
