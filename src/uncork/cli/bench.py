@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from uncork.bench.selftest import SelfTest
     from uncork.bench.spec import Level, SuiteSpec
     from uncork.bench.suite import Progress
+    from uncork.model.bench import BenchRun
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -51,6 +52,9 @@ def bench(
     noise: Annotated[
         int, typer.Option(min=0, help="Run the suite so often with nothing changed: this host's noise floor.")
     ] = 0,
+    model_path: Annotated[
+        str, typer.Option(help="The model's folder or file: also show the share of each bound.")
+    ] = "",
     self_test: Annotated[
         bool, typer.Option("--self-test", help="How exact is the client on this machine? Needs no server.")
     ] = False,
@@ -109,8 +113,29 @@ def bench(
     screen = console()
     for line in rows(run):
         screen.print(clean(line), soft_wrap=line.startswith(("void", "disturbed")))
+    if model_path:
+        for line in _beside(run, model_path):
+            screen.print(clean(line))
     screen.print(f"kept in {clean(str(folder))}", soft_wrap=True)
     screen.print("  next: change one thing, measure again into another --out, then uncork compare")
+
+
+def _beside(run: "BenchRun", model_path: str) -> "list[str]":
+    """Each level against its own bound on this host: its GPUs, else its memory as measured now."""
+    from uncork.bound import levels, model_bytes
+    from uncork.host.live import LiveHost
+    from uncork.loop.measure import host_hardware
+    from uncork.model.bound import Parallel
+
+    model = model_bytes(Path(model_path))
+    hardware = host_hardware(LiveHost(), model.weight_bytes)
+    rows = levels.against(model, hardware, Parallel(), levels.measured_in(run))
+    return [
+        "",
+        f"{model.name} on {hardware.name}, {hardware.bandwidth_gb_s:.1f} GB/s",
+        *levels.beside(rows),
+        "",
+    ]
 
 
 def _levels(suite: str, concurrency: str, rate: str, arrival: str, input_len: str) -> "tuple[Level, ...]":
