@@ -34,7 +34,7 @@ def test_a_dry_run_ends_with_a_finished_record_and_a_comparison(tmp_path):
     text = record.read_text(encoding="utf-8")
     assert outcome["changed"] == 0
     assert outcome["tok_s"] < outcome["bound_tok_s"]
-    assert "no GPU was tested" in outcome["gate"]
+    assert "No GPU was tested" in outcome["gate"]
     assert "# What was done" in text
     assert "## Before and after" in text
     with sqlite3.connect(tmp_path / "state.db") as db:

@@ -104,25 +104,26 @@ def drive(run: Run, *, until: str = "") -> Plan:
         find(run.plan(), until)
     with only_one(run.store), safe_interrupts() as asked:
         while step := next_step(run.plan()):
+            if asked():
+                raise _stopped(step)
             run.say.step(step, "running")
             try:
                 phase_of(step)(run, run.plan(), step)
             except KeyboardInterrupt:
                 _put_down(run, step)
-                raise Interrupted(
-                    f"Stopped at a safe point: {step.title}. Nothing is lost; changes in force keep their timers.",
-                    next="uncork run --resume (goes on), uncork rollback (puts every change back)",
-                ) from None
+                raise _stopped(step) from None
             finally:
                 run.say.step(step, find(run.plan(), step.name).status)
             if step.name == until:
                 break
-            if asked():
-                raise Interrupted(
-                    f"Stopped after: {step.title}. Nothing is lost; changes in force keep their timers.",
-                    next="uncork run --resume (goes on), uncork rollback (puts every change back)",
-                )
     return run.plan()
+
+
+def _stopped(step: Step) -> Interrupted:
+    return Interrupted(
+        f"Stopped at a safe point, before: {step.title}. Nothing is lost; changes in force keep their timers.",
+        next="uncork run --resume (goes on), uncork rollback (puts every change back)",
+    )
 
 
 def next_step(plan: Plan) -> Step | None:
@@ -160,18 +161,17 @@ def only_one(store: Store) -> Iterator[None]:
 
 @contextmanager
 def safe_interrupts() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C end a measurement at once and a write only when it is finished.
+    """Let Ctrl-C end a measurement or a question at once, and anything else only when its step has ended.
 
-    Yields whether one came while a group was being written. Outside the main thread nothing is changed.
+    Yields whether one came meanwhile. Outside the main thread nothing is changed.
     """
     seen = False
 
     def note(number: int, frame: object) -> None:
         nonlocal seen
-        if _writing(frame):
-            seen = True
-        else:
+        if _may_stop_here(frame):
             raise KeyboardInterrupt
+        seen = True
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -183,13 +183,18 @@ def safe_interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, former)
 
 
-def _writing(frame: Any) -> bool:
-    """Whether the interrupted code is inside the transaction that writes a group, or inside an undo."""
+def _may_stop_here(frame: Any) -> bool:
+    """Whether the interrupted code measures or asks, and nothing around it writes the host or the plan."""
+    rooms = set()
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("uncork.apply"):
-            return True
+        rooms.add(".".join(frame.f_globals.get("__name__", "").split(".")[:2]))
+        asks = frame.f_code.co_name in ("approve", "revert_worse")
+        rooms |= {"asks"} if asks else set()
         frame = frame.f_back
-    return False
+    return bool(rooms & {"uncork.bench", "uncork.gate", "asks"}) and not rooms & {
+        "uncork.apply",
+        "uncork.plan",
+    }
 
 
 def _done(run: Run, step: Step, summary: str) -> None:
