@@ -8,7 +8,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 .PHONY: run test lint test-vm bench lock clean
 
 run: $(VENV)/.run
-	$(BIN)/uncork run --demo --yes
+	$(BIN)/uncork run --demo --yes --input-len 32 --output-len 32
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not vm"

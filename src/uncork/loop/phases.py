@@ -21,6 +21,8 @@ from uncork.record.finished import After, finished_text
 from uncork.record.seal import finish, seal
 from uncork.record.sealed import Before, sealed_text
 
+CAP_SYS_RESOURCE = 24  # include/uapi/linux/capability.h
+
 Phase = Callable[[Run, Plan, Step], None]
 
 
@@ -270,10 +272,19 @@ def unwritable(changes: tuple[PlannedChange, ...]) -> str:
     if os.geteuid() != 0:
         return "writing needs root: sudo uncork run"
     for change in changes:
+        if change.knob == "rlimit" and not _has_capability(CAP_SYS_RESOURCE):
+            return "raising a limit needs CAP_SYS_RESOURCE, which root lacks here, as in a container"
         path = KNOBS[change.knob].recipe(change.target).get("path")
         if isinstance(path, str) and os.path.exists(path) and not os.access(path, os.W_OK):
             return f"{path} is read-only here, as in a container: change it on the host"
     return ""
+
+
+def _has_capability(number: int) -> bool:
+    """Whether this process has a capability in effect (capabilities(7); CapEff of /proc/self/status)."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next((one for one in status if one.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(line.split()[1], 16) >> number & 1)
 
 
 def _undo(change: PlannedChange) -> str:
