@@ -1,5 +1,6 @@
 """On the real kernel of this machine, through the command line: swappiness changes, and comes back."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from plans import apply_step as draft_step
 from plans import new_plan, until_approved
+from tests.wrong_host import LOCK
 
 from uncork.apply import chain, hold
 from uncork.apply.transaction import apply_step
@@ -37,6 +39,12 @@ pytestmark = [
 
 @pytest.fixture
 def store(tmp_path):
+    with LOCK.open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other tests that change this host wait here
+        yield from _planned(tmp_path)
+
+
+def _planned(tmp_path):
     before = FILE.read_text(encoding="ascii").strip()
     (tmp_path / "state").mkdir()
     with Store(tmp_path / "state") as opened:
