@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from openai import AsyncOpenAI
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.exceptions import AgentRunError, UserError
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -68,19 +69,21 @@ async def _all(
     side_by_side: int,
     progress: Progress,
 ) -> Explored:
-    provider = OpenAIProvider(base_url=endpoint.rstrip("/").removesuffix("/v1") + "/v1", api_key=api_key)
-    served = OpenAIChatModel(model, provider=provider)
     gate = asyncio.Semaphore(side_by_side)
+    # Our own client, closed before the loop ends: the provider's would leave its sockets to the garbage collector.
+    base_url = endpoint.rstrip("/").removesuffix("/v1") + "/v1"
+    async with AsyncOpenAI(base_url=base_url, api_key=api_key) as client:
+        served = OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))
 
-    async def one(dimension: str) -> tuple[str, list[SeenClaim], int, str, int]:
-        eyes = Eyes(host, facts)
-        async with gate:
-            progress(dimension, "running")
-            claims, dropped, ending = await _explore(served, dimension, eyes, budget, progress)
-        progress(dimension, ending)
-        return dimension, claims, dropped, ending, eyes.refused
+        async def one(dimension: str) -> tuple[str, list[SeenClaim], int, str, int]:
+            eyes = Eyes(host, facts)
+            async with gate:
+                progress(dimension, "running")
+                claims, dropped, ending = await _explore(served, dimension, eyes, budget, progress)
+            progress(dimension, ending)
+            return dimension, claims, dropped, ending, eyes.refused
 
-    found = await asyncio.gather(*(one(dimension) for dimension in dimensions))
+        found = await asyncio.gather(*(one(dimension) for dimension in dimensions))
     return Explored(
         claims=tuple(claim for _, claims, _, _, _ in found for claim in claims),
         dropped=sum(dropped for _, _, dropped, _, _ in found),
