@@ -41,6 +41,8 @@ def scripted_model(scripts: dict[str, Script], otherwise: Script) -> Iterator[tu
     results: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # as real servers: connections are kept, and must be closed by us
+
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             messages = asked["messages"]
