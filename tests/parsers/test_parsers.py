@@ -222,25 +222,25 @@ def test_ansi_carriage_returns_nuls_and_utf16_are_gone():
 def test_amd_smi_text_and_json_say_the_same_as_rocm_smi():
     text = (
         "GPU: 0\n    ASIC:\n        MARKET_NAME: AMD Instinct MI300X\n    BUS:\n        BDF: 0000:05:00.0\n"
-        "    NUMA:\n        NODE: 1\n    LIMIT:\n        MAX_POWER: 750 W\n"
+        "    NUMA:\n        NODE: 1\n    LIMIT:\n        MAX_POWER: 750 W\n        SOCKET_POWER: 600 W\n"
         "GPU: 1\n    BUS:\n        BDF: 0000:26:00.0\n"
     )
     document = (
         '[{"gpu": 0, "bus": {"bdf": "0000:05:00.0"}, "numa": {"node": 1}, '
-        '"limit": {"max_power": {"value": 750, "unit": "W"}}, "vram": {"size": {"value": 196592, "unit": "MB"}}, '
+        '"limit": {"ppt0": {"max_power_limit": {"value": 750, "unit": "W"}, '
+        '"socket_power_limit": {"value": 600, "unit": "W"}}}, "vram": {"size": {"value": 196592, "unit": "MB"}}, '
         '"pcie": {"width": 16, "speed": {"value": 32, "unit": "GT/s"}}}]'
     )
 
     printed, decoded = rocm.parse(text), rocm.parse(document)
 
     assert [gpu.values["PCI Bus"] for gpu in printed.gpus] == ["0000:05:00.0", "0000:26:00.0"]
-    assert (printed.gpus[0].name, printed.gpus[0].numa_node, printed.gpus[0].power_max_w) == (
-        "AMD Instinct MI300X",
-        1,
-        750.0,
+    assert (printed.gpus[0].name, printed.gpus[0].numa_node) == ("AMD Instinct MI300X", 1)
+    assert all(
+        (one.gpus[0].power_cap_w, one.gpus[0].power_cap_max_w) == (600.0, 750.0) for one in (printed, decoded)
     )
     gpu = decoded.gpus[0]
-    assert (gpu.numa_node, gpu.power_max_w, gpu.link_speed_gts, gpu.link_width) == (1, 750.0, 32.0, 16)
+    assert (gpu.numa_node, gpu.link_speed_gts, gpu.link_width) == (1, 32.0, 16)
     assert gpu.memory_total_bytes == 196592 << 20
 
 

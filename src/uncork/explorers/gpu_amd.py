@@ -112,7 +112,8 @@ def _printed(gpu: "Printed") -> Gpu:
         temperature_c=NOT_READ if gpu.temperature_junction_c is None else int(gpu.temperature_junction_c),
         memory_temperature_c=value("Temperature (Sensor memory) (C)"),
         power_mw=NOT_READ if gpu.power_average_w is None else round(gpu.power_average_w * 1000),
-        power_limit_mw=NOT_READ if gpu.power_max_w is None else round(gpu.power_max_w * 1000),
+        power_limit_mw=NOT_READ if gpu.power_cap_w is None else round(gpu.power_cap_w * 1000),
+        power_max_mw=NOT_READ if gpu.power_cap_max_w is None else round(gpu.power_cap_max_w * 1000),
         utilization_percent=value("GPU use (%)"),
         link_width=NOT_READ if gpu.link_width is None else gpu.link_width,
     )

@@ -17,7 +17,15 @@ _NAMES = {
     "Card Series": ("asic.market_name",),
     "VBIOS version": ("vbios.part_number", "vbios.version"),
     "Numa Node": ("numa.node",),
-    "Max Graphics Package Power (W)": ("limit.max_power", "limit.socket_power", "limit.power_cap"),
+    # The cap in force, as rocm-smi prints under this name; limit.max_power is the highest cap that the board takes.
+    # Newer releases, which know several limits a socket, keep both under ppt0.
+    "Max Graphics Package Power (W)": (
+        "limit.socket_power",
+        "limit.ppt0.socket_power_limit",
+        "limit.power_cap",
+        "limit.current_power",
+    ),
+    "Highest Power Cap (W)": ("limit.max_power", "limit.ppt0.max_power_limit"),
     "Current Socket Graphics Package Power (W)": ("power.socket_power", "power.current_socket_power"),
     "Temperature (Sensor junction) (C)": ("temperature.hotspot",),
     "Temperature (Sensor memory) (C)": ("temperature.mem",),

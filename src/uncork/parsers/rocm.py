@@ -22,11 +22,12 @@ class Gpu(msgspec.Struct, frozen=True):
     performance_level: str | None = None
     link_speed_gts: float | None = None
     link_width: int | None = None
-    power_max_w: float | None = None
+    power_cap_w: float | None = None  # in force
     power_average_w: float | None = None
     temperature_junction_c: float | None = None
     memory_total_bytes: int | None = None
     name: str | None = None
+    power_cap_max_w: float | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -112,4 +113,5 @@ def gpu_of(index: int, values: dict[str, str]) -> Gpu:
         _number(values.get("Temperature (Sensor junction) (C)")),
         int(memory) if memory is not None else None,
         values.get("Card Series") or values.get("Card series"),
+        _number(values.get("Highest Power Cap (W)")),
     )
