@@ -1,5 +1,6 @@
 """The hold outlives us: killed parents, closed terminals, upgrades, and a race with the confirm."""
 
+import errno
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from fake_kernel import STEP, World, guard_of, no_guard, until
 
 import uncork
 from uncork.apply import chain, guard, hold, revert
-from uncork.apply.lock import locked
+from uncork.apply.lock import LockHeld, host_lock, locked
 from uncork.apply.recover import needed, recover
 from uncork.apply.transaction import apply_step
 from uncork.errors import IllegalMove, Locked, Refused
@@ -215,6 +216,43 @@ def test_a_second_uncork_is_told_who_writes(world):
     assert f"process {os.getpid()}" in refused.value.says
     assert world.step().status == "pending"
     assert world.values() == ["0", "0", "0"]
+
+
+def test_a_second_uncork_with_a_state_folder_of_its_own_is_told_too(world, tmp_path, monkeypatch):
+    """As root the host has one lock, whatever UNCORK_STATE says; others, who write nothing there, share none."""
+    other = tmp_path / "other"
+    other.mkdir()
+    with locked(other), pytest.raises(Locked) as refused:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        with locked(other, name="again"):  # two names are two locks
+            apply_step(world.store, world.step(), knobs=world.knobs(), guard=no_guard)
+
+    assert f"process {os.getpid()}" in refused.value.says
+    assert f"its state in {other}" in refused.value.says
+    assert (world.step().status, world.values()) == ("pending", ["0", "0", "0"])
+
+
+def test_who_is_not_root_takes_no_lock_of_the_host(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with locked(tmp_path / "other"), locked(world.store.folder):
+        assert host_lock("lock") is None
+
+
+def test_a_run_that_is_read_only_has_no_lock_to_share(world, tmp_path, monkeypatch):
+    """Where root cannot make the file, as in a container whose /run is read-only, the state folder's lock counts."""
+    monkeypatch.setenv("UNCORK_RUN", "/proc/1/uncork")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    real = os.open
+
+    def refuse(path, *rest, **more):
+        if str(path).startswith("/proc/1/"):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+    monkeypatch.setattr(os, "open", refuse)
+    with locked(world.store.folder), pytest.raises(LockHeld), locked(world.store.folder):
+        pass
 
 
 def test_of_two_uncorks_one_applies_and_the_other_is_told(world):

@@ -151,7 +151,7 @@ def _put_down(run: Run, step: Step) -> None:
 def only_one(store: Store) -> Iterator[None]:
     """Hold the run's lock; raises `Locked` where another uncork runs its loop on this host."""
     try:
-        with locked(store.folder / "run"):
+        with locked(store.folder, name="run.lock"):
             yield
     except LockHeld as held:
         raise Locked(
