@@ -25,6 +25,7 @@ from uncork.errors import (
     Stuck,
     Vanished,
 )
+from uncork.knobs import recipes
 from uncork.plan import directives
 
 
@@ -108,6 +109,40 @@ def test_a_device_that_leaves_takes_its_setting_and_the_rest_is_put_back(world):
 
     assert world.values() == ["0", None, "0"]
     assert world.hold_state() == "undone"
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESRCH])
+def test_what_left_since_took_its_setting_with_it(world, number, monkeypatch):
+    """A file, a device or a process that is gone has nothing to put back; the undo goes on and has not failed."""
+    applied = apply(world)
+    plain = recipes.read
+
+    def read(recipe):
+        if recipe["path"].endswith("/b"):
+            raise OSError(number, os.strerror(number), recipe["path"])
+        return plain(recipe)
+
+    monkeypatch.setattr(recipes, "read", read)
+    outcomes = hold.undo(world.store, applied.txn, why="test")
+
+    assert {one["target"]: one["end"] for one in outcomes} == {"a": "undone", "b": "gone", "c": "undone"}
+    assert (world.values(), world.hold_state()) == (["0", "5", "0"], "undone")
+
+
+def test_a_value_that_cannot_be_read_for_another_reason_is_not_gone(world, monkeypatch):
+    applied = apply(world)
+    plain = recipes.read
+
+    def read(recipe):
+        if recipe["path"].endswith("/b"):
+            raise OSError(errno.EIO, "Input/output error", recipe["path"])
+        return plain(recipe)
+
+    monkeypatch.setattr(recipes, "read", read)
+    outcomes = hold.undo(world.store, applied.txn, why="test")
+
+    assert {one["target"]: one["end"] for one in outcomes} == {"a": "undone", "b": "failed", "c": "undone"}
+    assert (world.hold_state(), world.store.read().state) == ("undo_failed", "frozen")
 
 
 def test_a_value_that_changes_under_the_write_fails_and_goes_back_to_before(world):
