@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uncork.errors import MeasureFailed
 from uncork.gate import baseline, verify
 from uncork.gate.fabric import Direction, Ended, Engine, Move
-from uncork.gate.hostmem import HostMemory, kernel, topology
+from uncork.gate.hostmem import HostMemory, fabric, kernel, topology
 from uncork.gate.hostmem.extra import edac_counters, spread
 from uncork.gate.hostmem.fabric import stream_bytes
 from uncork.model.gate import Baseline, Criterion, Depth, Verdict
@@ -243,3 +244,11 @@ def test_a_sample_of_cores_keeps_both_ends(items, most):
 
     assert len(chosen) == min(len(items), most)
     assert (chosen[0], chosen[-1]) == (items[0], items[-1])
+
+
+def test_a_process_that_does_not_start_is_a_sentence_with_a_code(monkeypatch):
+    monkeypatch.setattr(fabric, "SETUP_DEADLINE_S", 0.0)
+    with pytest.raises(MeasureFailed, match="did not start") as failed:
+        HostMemory(half_bytes=MIB)
+
+    assert (failed.value.code, failed.value.next[:13]) == ("measure-failed", "uncork verify")

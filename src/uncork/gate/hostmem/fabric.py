@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from uncork.errors import MeasureFailed
 from uncork.gate.exchange import exchange, slot_bytes
 from uncork.gate.fabric import (
     AllReduce,
@@ -98,7 +99,12 @@ class HostMemory:
         }
         reply = self.ranks.call({index: start}, deadline_s=SETUP_DEADLINE_S)[index]
         if reply.ended is not Ended.OK:
-            raise RuntimeError(f"the process of {self.devices[index].label} did not start: {reply.says}")
+            label = self.devices[index].label
+            self.close()
+            raise MeasureFailed(
+                f"The gate's process for {label} did not start ({reply.says}); nothing was tested.",
+                next="uncork verify (tries again; UNCORK_PATIENCE=4 waits longer on a busy host)",
+            )
         self.kernel = str(reply.value["kernel"])
         if index in self._handles:
             os.close(self._handles[index])
