@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 from tests.record import largest
 
 from uncork.record.finished import After, finished_text
@@ -54,6 +55,23 @@ def test_the_verdict_is_five_lines():
     lines = text[text.index("## Verdict") : text.index("## The host")].splitlines()
 
     assert [line[:2] for line in lines if line and not line.startswith("#")] == ["1.", "2.", "3.", "4.", "5."]
+
+
+def test_an_attribution_changes_no_more_values_than_the_groups_that_it_toggles():
+    story = largest.story()
+    toggles = [
+        msgspec.structs.replace(step, name=f"attribute-1-{step.name}")
+        for step in story.plan.steps
+        if step.changes
+    ]
+    assert toggles
+    plan = msgspec.structs.replace(story.plan, steps=(*story.plan.steps, *toggles))
+    more = msgspec.structs.replace(before(story), plan=plan)
+
+    def planned(known):
+        return re.search(r"Will be changed while the server runs: (\d+)", sealed_text(known)).group(1)
+
+    assert planned(more) == planned(before(story)) == str(sum(len(step.changes) for step in story.plan.steps))
 
 
 def test_the_finished_part_has_every_section():

@@ -95,7 +95,8 @@ def _held(plan: Plan) -> str:
     held = [step for step in plan.steps if step.shown is Shown.UNCONFIRMED]
     if held:
         return "Held: " + ", ".join(f"{step.name} ({step.detail})" for step in held) + "."
-    waiting = sum(len(step.changes) for step in plan.steps if step.status == "pending")
+    pending = [step for step in plan.steps if step.status == "pending"]
+    waiting = len({(change.knob, change.target) for step in pending for change in step.changes})
     values = "1 value waits" if waiting == 1 else f"{waiting} values wait"
     return f"Held: nothing. {values} to be written (digest {plan.digest[:8]})."
 

@@ -82,7 +82,8 @@ def _verdict(known: Before) -> list[str]:
     failing = _failing(known.audit)
     counts = {p: sum(result.priority is p for result in failing) for p in Priority}
     worst = f" First: {plain(failing[0].says)}." if failing else ""
-    changes = sum(len(step.changes) for step in known.plan.steps)
+    # An attribution writes the same targets again and again; it changes no more of them.
+    changes = len({(change.knob, change.target) for step in known.plan.steps for change in step.changes})
     return [
         "## Verdict",
         "",

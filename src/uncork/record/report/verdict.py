@@ -54,16 +54,20 @@ def changed(plan: Plan | None) -> str:
     """What stands changed, and what became of the other groups."""
     if plan is None:
         return "Nothing: no plan belongs to this run."
-    kept = list(in_force(plan))
-    groups = [step for step in plan.steps if step.kind is Kind.APPLY]
-    other: dict[str, int] = {}
-    for step in groups:
-        if step.status is not Status.COMPLETED:
-            other[step.shown.value] = other.get(step.shown.value, 0) + len(step.changes)
-    rest = ", ".join(f"{count} {name}" for name, count in other.items())
+    kept = {_target(change) for _, change in in_force(plan)}
+    other: dict[str, set[tuple[str, str]]] = {}
+    for step in plan.steps:
+        if step.kind is Kind.APPLY and step.status is not Status.COMPLETED:
+            # A group that an attribution put back for a while is still one that stands.
+            other.setdefault(step.shown.value, set()).update({_target(c) for c in step.changes} - kept)
+    rest = ", ".join(f"{len(targets)} {name}" for name, targets in other.items() if targets)
     said = f"{len(kept)} values, until the next reboot" if kept else "Nothing is in force"
     later = f" {len(plan.deferred)} findings need more than a change at runtime." if plan.deferred else ""
     return f"{said}{f' (planned: {rest})' if rest else ''}.{later}"
+
+
+def _target(change: PlannedChange) -> tuple[str, str]:
+    return change.knob, change.target
 
 
 def helped(story: Story) -> str:
