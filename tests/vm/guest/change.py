@@ -14,12 +14,14 @@ import sys
 from uncork.apply.hold import confirm_all
 from uncork.apply.transaction import apply_step
 from uncork.knobs import KNOBS
+from uncork.loop.run import artefacts
 from uncork.model.findings import Change
 from uncork.model.plan import Kind, Need, PlanDraft, PlannedChange, StepDraft
 from uncork.plan import database
 from uncork.plan.approvals import approve
 from uncork.plan.build import chain, read_targets
 from uncork.plan.store import Store, find
+from uncork.record import seal
 
 
 def group(lines: list[str]) -> StepDraft:
@@ -59,7 +61,8 @@ def main(hold_s: float, die: list[str], confirm: bool) -> None:
         step = group(sys.stdin.read().splitlines())
         plan = store.create(PlanDraft("guest", chain((step,))))
         passed(store, "explore", "rank", "gate-before", "benchmark-before", "document")
-        store.seal_record(plan.id, "0" * 64)
+        record = artefacts(store.folder, plan.id) / seal.NAME
+        store.seal_record(plan.id, seal.seal(record, "# A change in the guest"))
         approve(store, plan, store.read().digest, by="tester", how="test")
         passed(store, "approve")
         if die and die[0] != "stay":
