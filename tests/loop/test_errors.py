@@ -44,7 +44,7 @@ def begin(state, endpoint, *argv, stop_after="Verify that the GPUs"):
 
 def test_a_second_uncork_is_told_about_the_first(tmp_path):
     with reference_server(ttft_us=5_000, itl_us=200_000) as server:
-        first = begin(tmp_path, server.url)
+        first = begin(tmp_path, server.url, "--gate", "quick")
         try:
             again = uncork(tmp_path, "run", "--endpoint", server.url)
             meanwhile = uncork(tmp_path, "run", "--resume")
@@ -57,6 +57,15 @@ def test_a_second_uncork_is_told_about_the_first(tmp_path):
     assert meanwhile.returncode == 16 and "Another uncork runs" in meanwhile.stderr
     assert json.loads(shown.stdout)["state"] == "active"
     assert first.returncode == 130
+    (gate,) = tmp_path.rglob("gate-before.json")
+    assert json.loads(gate.read_text(encoding="utf-8"))["depth"] == "quick"
+
+
+def test_a_depth_that_the_gate_does_not_know_is_refused_before_anything(tmp_path):
+    done = uncork(tmp_path, "run", "--gate", "deep")
+
+    assert (done.returncode, "quick, full, soak" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_dies_is_said_and_resume_goes_on_with_another(tmp_path):

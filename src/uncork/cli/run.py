@@ -34,6 +34,9 @@ def run(
     output_len: Annotated[int, typer.Option(help="Output tokens.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of prompts and order.")] = 1,
     hold_s: Annotated[float, typer.Option(help="Seconds until an unconfirmed change reverts.")] = 300.0,
+    gate: Annotated[
+        str, typer.Option(help="Depth of the gate: quick (five criteria), full or soak.")
+    ] = "full",
     attribute: Annotated[
         bool,
         typer.Option("--attribute", help="Then put each group back and set it again: what was it worth?"),
@@ -49,9 +52,12 @@ def run(
     from uncork.loop.drive import begin, drive
     from uncork.loop.drive import resume as take_up
     from uncork.loop.run import Options
+    from uncork.model.gate import Depth
 
     if suite not in ("quick", "full"):
         raise BadInput(f"--suite is quick or full, not {suite!r}; nothing was done.")
+    if gate not in tuple(Depth):
+        raise BadInput(f"--gate is {', '.join(Depth)}, not {gate!r}; nothing was done.")
     options = Options(
         endpoint=endpoint,
         model=model,
@@ -67,6 +73,7 @@ def run(
         output_len=output_len,
         seed=seed,
         hold_s=hold_s,
+        gate=gate,
         attribute=blocks if attribute else 0,
     )
     with ExitStack() as stack:

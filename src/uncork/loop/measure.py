@@ -29,9 +29,10 @@ def gate(run: Run, when: str) -> GateResult:
     from uncork.gate import baseline, choose_fabric, verify
 
     former = load_gate(run.folder, "before") if when == "after" else None
-    with choose_fabric("auto") as fabric:
+    depth = run.options.gate
+    with choose_fabric("auto", depth) as fabric:
         result = verify(
-            fabric, "full", baseline=baseline.of(former) if former else None, progress=run.say.gate
+            fabric, depth, baseline=baseline.of(former) if former else None, progress=run.say.gate
         )
     save(run.folder, f"gate-{when}.json", result)
     return result

@@ -37,6 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 3
     seed: int = 1
     hold_s: float = 300.0
+    gate: str = "full"  # its depth
     attribute: int = 0  # blocks a group; 0 asks for no attribution
     yes: bool = False
     dry_run: bool = False
