@@ -70,6 +70,26 @@ def test_a_group_is_a_dimension_and_a_knob_with_the_highest_priority_in_it(knobs
     assert [c.target[-6:] for c in applies["apply-numa-sysfs"].changes] == ["cpu1/x", "cpu2/x"]
 
 
+def test_findings_that_one_change_each_cures_do_not_wait_for_each_other(knobs):
+    def policy(*results):
+        (step,) = [s for s in build(audit(*results), knobs=knobs).steps if s.changes]
+        return step.policy
+
+    both = Change("sysfs", "/sys/devices/system/cpu/cpu*/x", "1")
+    assert policy(finding("kernel.swap", SWAP), finding("kernel.numa", NUMA)) == "best_effort"
+    assert policy(finding("kernel.swap", SWAP)) == "all_or_nothing"
+    # Two targets of one finding belong together, and what belongs together decides for its group.
+    assert policy(finding("numa.cpu", both)) == "all_or_nothing"
+    assert policy(finding("kernel.pair", SWAP, NUMA)) == "all_or_nothing"
+
+
+def test_what_can_cost_access_is_all_or_nothing(knobs, monkeypatch):
+    monkeypatch.setattr(type(knobs["sysctl"]), "risk", lambda self, target: "high")
+    plan = build(audit(finding("kernel.swap", SWAP), finding("kernel.numa", NUMA)), knobs=knobs)
+
+    assert [step.policy for step in plan.steps if step.changes] == ["all_or_nothing"]
+
+
 def test_before_values_are_read_through_the_knob(knobs):
     (step,) = [s for s in build(audit(finding("kernel.swap", SWAP)), knobs=knobs).steps if s.changes]
 

@@ -173,6 +173,8 @@ def _why_not(run: Run, plan: Plan, step: Step) -> str:
         return "the gate did not pass before the changes, so no change is put back for a measurement"
     group = find(plan, group_of(step))
     kept = any(one.step == group.id and one.state == "confirmed" for one in plan.holds)
+    if group.not_taken:
+        return f"{group.title}: {', '.join(group.not_taken)} did not take it, so there is no whole group to toggle"
     return "" if kept else f"{group.title}: it is not in force"
 
 

@@ -76,7 +76,9 @@ def outcome(run: Run) -> Outcome:
     gate, compared = load_gate(folder, "after") or load_gate(folder, "before"), load_comparison(folder)
     found, why = measure.bound(run)
     kept = {held.step for held in plan.holds if held.state in ("confirmed", "open")}
-    changed = sum(len(s.changes) for s in plan.steps if s.id in kept and s.status is Status.COMPLETED)
+    changed = sum(
+        len(s.changes) - len(s.not_taken) for s in plan.steps if s.id in kept and s.status is Status.COMPLETED
+    )
     groups = [s for s in plan.steps if s.kind is Kind.APPLY and not is_toggle(s)]
     skipped = [s for s in groups if s.status is not Status.COMPLETED]
     return Outcome(

@@ -139,6 +139,9 @@ class Step(msgspec.Struct, frozen=True):
     redo_of: str | None
     started_ns: int | None
     ended_ns: int | None
+    not_taken: tuple[
+        str, ...
+    ] = ()  # targets that kept their former value: a best-effort group goes on without them
 
 
 class Hold(msgspec.Struct, frozen=True):

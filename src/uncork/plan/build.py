@@ -1,6 +1,7 @@
 """Audit → plan: what can be changed while the host runs, in groups, with all else listed apart."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from uncork.checks import CHECKS
@@ -156,7 +157,20 @@ def _apply_step(name: str, changes: list[PlannedChange], about: list[Result]) ->
         priority=priority,
         needs=(Need("approve"),),
         changes=tuple(changes),
+        policy=_policy(changes),
     )
+
+
+def _policy(changes: list[PlannedChange]) -> str:
+    """Best effort where every finding of the group is cured by one change: each is worth having without the others.
+
+    Where one finding names several targets (a setting of eight GPUs, buffers of both directions), some of them
+    without the rest are a state that nobody proposed; and what can cost access to the host is never half done.
+    """
+    per_finding = Counter(finding for change in changes for finding in change.findings)
+    independent = len(per_finding) > 1 and max(per_finding.values()) == 1
+    risky = any(change.risk == "high" for change in changes)
+    return "best_effort" if independent and not risky else "all_or_nothing"
 
 
 def _title(changes: list[PlannedChange]) -> str:

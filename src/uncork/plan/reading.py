@@ -1,5 +1,6 @@
 """The whole plan as one consistent read, with the states that are derived and never stored."""
 
+import json
 import sqlite3
 from collections import defaultdict
 from typing import Any
@@ -91,6 +92,12 @@ def _steps(db: sqlite3.Connection, plan: str, holds: tuple[Hold, ...]) -> tuple[
             StepEvidence(e["verdict"], e["summary"], e["artefact"], e["attempt"], e["wall_ns"])
         )
     leases = {row["step"]: row for row in db.execute(f"SELECT * FROM lease WHERE step {mine}", (plan,))}
+    failed = defaultdict(list)
+    for refused in db.execute(
+        "SELECT j.txn, j.body FROM journal j JOIN hold h ON h.txn = j.txn WHERE h.plan = ? AND j.kind = 'failed'",
+        (plan,),
+    ):
+        failed[refused["txn"]].append(json.loads(refused["body"])["target"])
     made = []
     for row in rows:
         waits = [(names[n["needs"]], n["condition"], status[n["needs"]]) for n in needs[row["id"]]]
@@ -118,6 +125,7 @@ def _steps(db: sqlite3.Connection, plan: str, holds: tuple[Hold, ...]) -> tuple[
                 redo_of=names.get(row["redo_of"]),
                 started_ns=row["started_ns"],
                 ended_ns=row["ended_ns"],
+                not_taken=tuple(failed[hold.txn]) if hold else (),
             )
         )
     return tuple(made)

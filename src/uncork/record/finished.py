@@ -112,7 +112,11 @@ def _lasting(plan: Plan) -> list[str]:
     lines = ["## What lasts, and what a reboot loses", ""]
     kept = {hold.step for hold in plan.holds if hold.state == "confirmed"}
     changes = [
-        c for step in plan.steps if step.id in kept and step.status is Status.COMPLETED for c in step.changes
+        c
+        for step in plan.steps
+        if step.id in kept and step.status is Status.COMPLETED
+        for c in step.changes
+        if c.target not in step.not_taken
     ]
     if not changes:
         lines += ["Nothing is in force that was not so before.", ""]

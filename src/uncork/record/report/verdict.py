@@ -47,7 +47,7 @@ def in_force(plan: Plan | None) -> Iterator[tuple[Step, PlannedChange]]:
     """Every change that was made and stands."""
     for step in plan.steps if plan else ():
         if step.kind is Kind.APPLY and step.status is Status.COMPLETED:
-            yield from ((step, change) for change in step.changes)
+            yield from ((step, change) for change in step.changes if change.target not in step.not_taken)
 
 
 def changed(plan: Plan | None) -> str:
