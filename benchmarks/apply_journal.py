@@ -2,7 +2,8 @@
 
 Reference in the same run, on the same disk: one 200-byte record appended to a plain file and synced with
 fdatasync, which is the least that any durable change log can do. Also said: the fixed cost of a group (lock,
-hold, timer, child), and what the whole engine costs a change for groups of several sizes.
+hold, timer, child), and what the whole engine costs a change for groups of several sizes, with and without the
+child process that makes the knob's calls: a fork costs what the memory of its parent costs to share.
 """
 
 import os
@@ -12,8 +13,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
-from uncork.apply import chain, guard
+from uncork.apply import chain, guard, transaction
 from uncork.apply.transaction import apply_step
 from uncork.knobs.base import RecipeKnob
 from uncork.model.plan import Kind, PlanDraft, PlannedChange, StepDraft
@@ -40,6 +43,23 @@ class NoCost(RecipeKnob):
 
     def write(self, target: str, value: str) -> None:
         self.values[target] = value
+
+
+class Here:
+    """In place of the child: the knob's calls are made in this process, without a time limit."""
+
+    pid = 0
+
+    def __init__(self, serve: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self.serve = serve
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> object:
+        return self.serve(request).get("value")
+
+    def start(self) -> None:
+        pass
+
+    end = close = start
 
 
 def times_ms(act: Callable[[], None], rounds: int) -> list[float]:
@@ -102,6 +122,7 @@ def main() -> None:
     """Print medians, 90th percentiles and ratios to the reference."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
         folder = Path(name)
+        os.environ["UNCORK_RUN"] = str(folder / "run")
         (folder / "state").mkdir()
         with Store(folder / "state") as store:
             base = reference(folder)
@@ -112,6 +133,12 @@ def main() -> None:
             sizes = {n: [group(store, n) for _ in range(GROUPS)] for n in (1, 16, 64)}
             for size, took in sizes.items():
                 line(f"whole engine, group of {size}, a change", [ms / size for ms in took], base_ms)
+            with patch.object(transaction, "Child", Here):
+                line(
+                    "the same without the child, group of 1",
+                    [group(store, 1) for _ in range(GROUPS)],
+                    base_ms,
+                )
             fixed = statistics.median(sizes[1]) - statistics.median(sizes[64]) / 64
             print(f"fixed cost of a group: about {fixed:.1f} ms (lock, start, hold, child, end)")
             line("revert timer: start the detached process", armed(store), base_ms)

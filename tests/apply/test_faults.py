@@ -8,7 +8,7 @@ import signal
 import pytest
 from fake_kernel import World, no_guard
 
-from uncork.apply import chain, hold
+from uncork.apply import chain, hold, persist, revert
 from uncork.apply.outcome import ENOTSUPP
 from uncork.apply.rollback import rollback
 from uncork.apply.transaction import apply_step
@@ -207,6 +207,31 @@ def test_best_effort_keeps_what_was_taken_and_lists_the_rest(tmp_path):
 
     assert world.values() == ["5", "0", "5"]
     assert world.step().evidence[-1].summary == "2 of 3 read back as wanted; not: b (bad-value)"
+    world.store.close()
+
+
+def test_best_effort_leaves_no_value_that_nobody_asked_for(tmp_path):
+    """A target that took another value has its former one again before the group ends, and the plan names it."""
+    world = World(tmp_path, policy="best_effort")
+    applied = apply(world, {"b": "clamp"})
+
+    assert (world.values(), world.step().not_taken) == (["5", "0", "5"], ("b",))
+    assert world.rows("failed", "undone") == [("failed", 1), ("undone", 1)]
+    hold.confirm(world.store, applied.txn)
+    assert [change.target for change in persist.kept(world.store)] == ["a", "c"]
+    rollback(world.store)
+    assert (world.values(), world.hold_state()) == (["0", "0", "0"], "undone")
+    world.store.close()
+
+
+def test_best_effort_that_cannot_put_one_back_puts_all_back(tmp_path, monkeypatch):
+    world = World(tmp_path, policy="best_effort")
+    plain = revert.put_back
+    monkeypatch.setattr(revert, "put_back", lambda known: [{**one, "end": "drift"} for one in plain(known)])
+    with pytest.raises(ReadbackDiffers):
+        apply(world, {"b": "clamp"})
+
+    assert (world.values(), world.step().status) == (["0", "0", "0"], "failed")
     world.store.close()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -268,6 +269,53 @@ def test_a_group_that_fails_killed_at_each_point_ends_as_before(approved, live):
     assert wrong == []
     assert points > 40
     assert ends == {"pending", "reverted undone", "failed undone"}
+
+
+class Clamping(Sysctl):
+    """The kernel's sysctls, of which the last takes another value than it was told."""
+
+    def write(self, target, value):
+        super().write(target, CLAMPED if target == KEYS[-1][0] else value)
+
+
+CLAMPED = "4096 131072 16777216"
+
+
+def drifted(folder: Path) -> list[str]:
+    with Store(folder / "state") as store:
+        rows = store.db.execute("SELECT body FROM journal WHERE kind = 'drift'").fetchall()
+    return [json.loads(row["body"])["now"] for row in rows]
+
+
+def apply_clamped(folder: Path) -> None:
+    with Store(folder / "state") as store:
+        step = find(store.read(), STEP)
+        clamping = {"sysctl": Clamping(str(folder / "root"))}
+        transaction.apply_step(store, step, knobs=clamping, guard=no_guard, hold_s=3600)
+
+
+def test_a_best_effort_group_killed_at_each_point_keeps_all_that_the_record_says_or_nothing(place):
+    """Its last target takes another value: that one is put back, the first two stay, and nothing else is left.
+
+    Killed before it has read that value back, nobody knows whose it is: it is left alone, and the record says so.
+    """
+    live = place / "best-effort"
+    approved = shutil.copytree(make(live, "best_effort"), place / "best-effort-approved")
+    points, wrong, ends = 0, [], set()
+    for n in each_crash(approved, live, apply_clamped):
+        points += 1
+        wrong += [(n, "not in the journal", name) for name in unrecorded(live)]
+        put_in_order(live)
+        says, chain = record(live)
+        ends.add(says)
+        wrong += [(n, line) for line in chain]
+        expected = [*AFTER[:-1], BEFORE[-1]] if says == "completed open" else BEFORE
+        if values(live) not in (expected, [*expected[:-1], *drifted(live)]):
+            wrong.append((n, says, values(live)))
+
+    assert wrong == []
+    assert points > 35
+    assert ends == {"pending", "reverted undone", "completed open"}
 
 
 def test_the_copy_of_the_undo_is_whole_or_not_there(live, approved):

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 from plans import apply_step, new_plan, until_approved
 
 from uncork.apply import chain
@@ -25,7 +26,7 @@ STEP = "apply-kernel-sysctl"
 LIMIT = 400
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, policy: str = "all_or_nothing") -> Path:
     """A new world: `root` is the host, `state` the state folder, with the group approved and ready."""
     for key, before, _ in KEYS:
         path = folder / "root/proc/sys" / key.replace(".", "/")
@@ -36,7 +37,8 @@ def make(folder: Path) -> Path:
         PlannedChange("sysctl", key, want, before=" ".join(before.split())) for key, before, want in KEYS
     )
     with Store(folder / "state") as store:
-        until_approved(store, new_plan(store, apply_step(STEP, *changes)))
+        step = msgspec.structs.replace(apply_step(STEP, *changes), policy=policy)
+        until_approved(store, new_plan(store, step))
     return folder
 
 

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +28,11 @@ class Child:
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._socket: socket.socket | None = None
+        self._ends = False
         self.pid = 0
 
-    def _start(self) -> socket.socket:
+    def start(self) -> socket.socket:
+        """Fork it now, so that it wakes up while the caller does something else; `ask` would do it otherwise."""
         mine, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
@@ -42,7 +43,7 @@ class Child:
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> Any:
         """The answer. Raises the OSError that the call raised, `Hung`, or OSError where the child died."""
-        line = self._socket or self._start()
+        line = self._socket or self.start()
         try:
             line.sendall(json.dumps(request).encode() + b"\n")
             answer = _receive(line, timeout_s)
@@ -62,15 +63,27 @@ class Child:
             self._socket.close()
             self._socket = None
 
+    def end(self) -> None:
+        """Let the child end while the caller does something else: nothing more will be asked of it."""
+        self._ends = self._ends or self._socket is not None
+        self.abandon()
+
     def close(self) -> None:
         """End the child and wait a moment for it; one that sleeps in a call is left to end by itself."""
-        if self._socket:
-            self._socket.close()
-            self._socket = None
-            end_s = time.monotonic() + END_LIMIT_S
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < end_s:
-                    time.sleep(0.001)
+        self.end()
+        if self._ends:
+            self._ends = False
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                _wait(self.pid)
+
+
+def _wait(pid: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        if select.select([handle], [], [], END_LIMIT_S)[0]:
+            os.waitpid(pid, 0)
+    finally:
+        os.close(handle)
 
 
 def _receive(line: socket.socket, timeout_s: float) -> dict[str, Any]:

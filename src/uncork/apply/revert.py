@@ -51,7 +51,7 @@ def undo(
             outcome = undo_target(child, intent)
             outcomes.append(outcome)
             with database.immediate(db):
-                chain.append(db, txn, _ROW[outcome["end"]], {**outcome, "actor": actor}, ord=intent["ord"])
+                chain.append(db, txn, ROW[outcome["end"]], {**outcome, "actor": actor}, ord=intent["ord"])
             if outcome["end"] == "stuck":
                 child = Child(serve)
     finally:
@@ -60,7 +60,7 @@ def undo(
     return outcomes
 
 
-_ROW = {
+ROW = {
     "undone": "undone",
     "noop": "undone",
     "gone": "undone",
@@ -158,7 +158,7 @@ def undo_others(db: sqlite3.Connection, txn: str, stuck: int, *, actor: dict[str
         if intent["ord"] != stuck:
             outcome = undo_target(child, intent)
             with database.immediate(db):
-                chain.append(db, txn, _ROW[outcome["end"]], {**outcome, "actor": actor}, ord=intent["ord"])
+                chain.append(db, txn, ROW[outcome["end"]], {**outcome, "actor": actor}, ord=intent["ord"])
     child.close()
     with database.immediate(db):
         db.execute("UPDATE hold SET state = 'stuck' WHERE txn = ? AND state = 'open'", (txn,))

@@ -71,13 +71,16 @@ def apply_step(
     each case the step has ended as failed, except where the store itself refused to start it.
     """
     with alone(store.folder, wait_s=0):
-        store.start(step)
         group = _Group(store, step, knobs, actor or chain.actor(), progress, guard, call_limit_s)
         try:
-            return group.run(hold_s)
-        except UncorkError as error:
-            _fail(store, step, error)
-            raise
+            with owners.remembered():  # for the child, which is forked in here and looks at every target
+                group.child.start()
+            store.start(step)
+            try:
+                return group.run(hold_s)
+            except UncorkError as error:
+                _fail(store, step, error)
+                raise
         finally:
             group.child.close()
 
@@ -123,6 +126,7 @@ class _Group:
         deadline_ns = self._declare(hold_s)
         try:
             targets = self._write_all()
+            self.child.end()
             self._close(targets)
         except StateUnwritable as error:
             self._put_back_unrecorded(error)
@@ -151,9 +155,8 @@ class _Group:
 
     def _preflight(self) -> None:
         """Nothing is written where an owner has come, a veto speaks, or a value is not the approved one."""
-        with owners.remembered():  # for the child, which is forked in here
-            for change in self.step.changes:
-                self._as_approved(change, **self._look(change))
+        for change in self.step.changes:
+            self._as_approved(change, **self._look(change))
 
     def _look(self, change: PlannedChange) -> dict[str, Any]:
         asked = {"op": "look", "knob": change.knob, "target": change.target, "value": change.want}
@@ -247,10 +250,18 @@ class _Group:
             target = self._write_one(ord, change)
             targets.append(target)
             self.progress(ord + 1, len(self.step.changes), change)
-            if target.end == "failed" and self.step.policy == "all_or_nothing":
+            if target.end == "failed" and not self._left_out(ord):
                 self._undo(f"{target.code}: {target.says}")
                 raise error_of(target)
         return targets
+
+    def _left_out(self, ord: int) -> bool:
+        """Whether the group goes on without this target, which then has its former value again."""
+        if self.step.policy == "all_or_nothing":
+            return False
+        (outcome,) = revert.put_back([{**self.declared[ord], "got": self.got[ord]}])
+        self._note(revert.ROW[outcome["end"]], {**outcome, "actor": self.actor}, ord)
+        return outcome["end"] not in revert.LEFT
 
     def _write_one(self, ord: int, change: PlannedChange) -> Target:
         began_ns = time.monotonic_ns()
