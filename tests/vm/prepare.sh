@@ -49,7 +49,7 @@ python3 "$here/vmlinux.py" "system/boot/vmlinuz-$version" vmlinux
 
 # The stand-in modules (tests/vm/modules), built against the kernel's own headers without installing those.
 headers=$cache/system/usr/src/linux-headers-$version
-sed -i "s|/usr/src/linux-headers|$cache/system/usr/src/linux-headers|" "$headers/Makefile"
+sed -i "s|include .*/usr/src/linux-headers|include $cache/system/usr/src/linux-headers|" "$headers/Makefile"
 rm -rf build && cp -r "$here/modules" build
 ln -sfn "$cache/system/usr/lib/$kbuild/scripts" "$headers/scripts"
 ln -sfn "$cache/system/usr/lib/$kbuild/tools" "$headers/tools"
