@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.bench.streams import DONE, END, HEAD, answer, chunk, event, usage
 
 from uncork.bench.http1 import ended, parse_head, payload, take_apart
-from uncork.bench.plain import Plain, last_event
+from uncork.bench.plain import SIZE_LINES, Plain, last_event
 
 RAW = b"".join(answer([" a", " bb", ' "q"', " \\n", " é"]))
 
@@ -133,14 +133,15 @@ def test_a_plain_event_is_recognised_by_its_bytes_alone(text, kind):
         chunk(event(quoted, finish='"stop"')),
         chunk(usage(3, 4)),
     ][kind]
-    prefix = plain.prefix(len(data))
-    matches = (
-        data.startswith(prefix)
-        and data.endswith(plain.suffix)
-        and data.find(b'"', len(prefix), len(data) - plain.suffix_len) < 0
-    )
+    assert plain.events(data) == ((1, 2, 0, 0)[kind] if '"' not in text else 0)
 
-    assert matches == (kind == 0 and '"' not in text)
+
+@given(st.integers(0, 5000))
+def test_the_first_line_of_a_chunk_follows_from_its_length(payload):
+    data = chunk(b"x" * payload)
+    line, rest = SIZE_LINES[len(data)]
+
+    assert (data.startswith(line), rest) == (True, payload + 2)
 
 
 def test_no_shape_is_learnt_from_what_is_not_a_plain_token():

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from tests.bench.streams import answer
 
-from uncork.bench import sockets
+from uncork.bench import api, sockets
 from uncork.bench.clock import realtime_offset_ns, stamp_ns, to_monotonic
 from uncork.bench.endpoint import parse_endpoints
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.level import prepare, run_level
 from uncork.bench.loop import Loop
 from uncork.bench.pool import Pool
+from uncork.bench.records import Reader, read_exchange
 from uncork.bench.reference_server import reference_server
 from uncork.bench.sending import LoopPlan
 from uncork.bench.spec import Level, SuiteSpec
@@ -184,14 +185,13 @@ def test_a_long_turn_makes_the_loop_blind():
     assert gauge.figures.turn_max_ns == BLIND_NS + 1
 
 
-def test_a_connection_lost_between_requests_is_opened_again():
-    """A server that closes after each answer without saying so (xllamacpp does)."""
-    reply = b"".join(answer([" a", " b"]))
+def send_to_a_server_that_closes(reply, requests):
+    """Requests to a server that closes after each answer without saying so (xllamacpp does): records and figures."""
     listener = socket.create_server(("127.0.0.1", 0))
     served = []
 
     def serve():
-        while len(served) < 6:
+        while len(served) < requests:
             link, _ = listener.accept()
             with link:
                 data = b""
@@ -205,23 +205,35 @@ def test_a_connection_lost_between_requests_is_opened_again():
     endpoint = parse_endpoints(f"127.0.0.1:{listener.getsockname()[1]}")
     pool = Pool(endpoint, "/v1/chat/completions", {}, None)
     pool.open(1)
+    dialect = api.load("chat")
+    reader = Reader(dialect, "c1", 0, 0, False, True)
     kept = []
-    from uncork.bench import api
-    from uncork.bench.records import Reader, read_exchange
-
-    reader = Reader(api.load("chat"), "c1", 0, 0, False, True)
 
     def keep(exchange, offset_ns, blind):
         kept.append(read_exchange(exchange, reader, offset_ns, blind))
         return kept[-1]
 
-    figures = Loop(LoopPlan(concurrency=1), pool, iter([(i, b'"go"', 5, 2) for i in range(6)]), keep).run()
+    work = iter([(i, b'"go"', 5, 2) for i in range(requests)])
+    figures = Loop(LoopPlan(concurrency=1), pool, work, keep, dialect.shape).run()
     pool.close()
     listener.close()
+    return kept, figures
+
+
+def test_a_connection_lost_between_requests_is_opened_again():
+    kept, figures = send_to_a_server_that_closes(b"".join(answer([" a", " b"])), 6)
 
     assert [record.outcome for record in kept] == ["ok"] * 6
     assert sum("reconnected" in record.flags for record in kept) <= 2
     assert figures.died == ""
+
+
+def test_an_answer_longer_than_a_read_and_the_end_behind_it_are_both_seen():
+    """Poll names a socket once an arrival: what one read leaves must be asked for."""
+    kept, figures = send_to_a_server_that_closes(b"".join(answer([" a"] * 3000)), 3)
+
+    assert [(record.outcome, len(record.event_ns)) for record in kept] == [("ok", 3000)] * 3
+    assert figures.ended_ns - figures.started_ns < 5e9
 
 
 @pytest.mark.parametrize("text", ["", "ftp://x", "http://", "http://h:99999", "http://[::1"])

@@ -18,13 +18,14 @@ from itertools import islice
 from uncork.bench.digest import Digest
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.http1 import ended, parse_head
-from uncork.bench.plain import TRIES, Plain, last_event
+from uncork.bench.plain import QUOTE, SIZE_LINES, TRIES, Plain, last_event
 from uncork.bench.pool import Pool
 from uncork.bench.records import Exchange, Record
 from uncork.bench.sending import Job, LoopPlan, Progress
 from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_stamp
 
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
+HUNG_UP = select.EPOLLRDHUP | select.EPOLLHUP
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
 LOOK_NS, LOOK_OFTEN_NS = 250_000_000, 100_000_000
 
@@ -143,70 +144,94 @@ class Loop:
             time.sleep(rest_ns / 1e9)
 
     def _read(self, ready: list[tuple[int, int]], back: int, turn_ns: int) -> None:
-        """The hot path: one recvmsg a socket, bytes and stamp kept."""
+        """The hot path: one recvmsg a socket, its stamp kept, its bytes only where they are no plain event.
+
+        The three lines in its middle are `Plain.events(data) == 1` without a call.
+        """
         links = self.pool.links
         first_stamp = b""
         for fd, mask in ready:
-            link = links.get(fd)
-            if link is None or (mask & OUT and not self._writable(link)) or mask == OUT:
+            link = links[fd]
+            plain = link.plain
+            if plain is None or mask != IN:
+                first_stamp = self._read_any(link, mask) or first_stamp
                 continue
+            recvmsg = link.recvmsg
             try:
-                data, control, _, _ = link.recvmsg(READ_BYTES, CONTROL_BYTES)
-            except BlockingIOError:
-                continue
+                data, control, _, _ = recvmsg(READ_BYTES, CONTROL_BYTES)
             except OSError as error:
-                self._lost(link, error.strerror or type(error).__name__)
+                self._failed(link, error)
                 continue
-            keep, add_stamp = link.keep, link.add_stamp
-            if keep is None or add_stamp is None or not data:
-                first_stamp = self._first(link, data, control) or first_stamp
+            if not data:
+                self._closed(link)
                 continue
             stamp = control[0][2] if control else user_stamp()
-            add_stamp(stamp)
             first_stamp = first_stamp or stamp
-            plain = link.plain
-            if plain is not None:
-                n = len(data)
-                prefix = plain.prefixes.get(n) or plain.prefix(n)
-                if (
-                    data.startswith(prefix)
-                    and data.endswith(plain.suffix)
-                    and data.find(b'"', len(prefix), n - plain.suffix_len) < 0
-                ):
-                    continue
-                if events := plain.events(data):
-                    add_stamp(stamp * (events - 1))  # sharing a stamp shows that they came together
-                    continue
-            keep(data)
-            if data[-4:] == b"\r\n\r\n" or len(data) < 5:
-                self._maybe_ended(link)
-            elif self.shape is not None and link.tries < TRIES:
-                self._learn(link, data)
+            stamps = link.stamps
+            stamps += stamp
+            line, rest = SIZE_LINES[len(data)]
+            text = data.removeprefix(line).removeprefix(plain.before).removesuffix(plain.suffix)
+            if len(text) != rest - plain.around or QUOTE in text:
+                self._keep(link, data, stamp)
         self.gauge.note_turn(first_stamp, back, turn_ns)
 
-    def _first(self, link: Connection, data: bytes, control: list[tuple[int, int, bytes]]) -> bytes:
-        """The reads that are not the usual one: the head, TLS, the end of a connection, an idle socket."""
+    def _read_any(self, link: Connection, mask: int) -> bytes:
+        """Any read: a head, TLS, an answer whose plain event is not known, the end of a connection. Its stamp."""
+        if mask & OUT and (not self._writable(link) or mask == OUT):
+            return b""
+        try:
+            data, control, _, _ = link.recvmsg(READ_BYTES, CONTROL_BYTES)
+        except OSError as error:
+            self._failed(link, error)
+            return b""
         exchange = link.exchange
         if not data:
             self._closed(link)
             return b""
-        stamp = control[0][2] if control else user_stamp()
+        if mask & HUNG_UP or len(data) == READ_BYTES:
+            self.pool.look_again(link)
+        stamp: bytes = control[0][2] if control else user_stamp()
         if link.tls is not None:
             data = link.tls.decrypt(data)
         if exchange is None or not data:
             return b""
-        exchange.stamps.extend(stamp)
-        exchange.keep(data)
+        exchange.stamps += stamp
         if link.head is None:
-            try:
-                link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
-            except ValueError as error:
-                self._end(link, "garbage", str(error), reuse=False)
-            if link.head is not None and link.head.chunked and link.tls is None:
-                link.keep, link.add_stamp = exchange.keep, exchange.stamps.extend
+            self._head(link, data)
+        else:
+            self._keep(link, data, stamp)
+        return stamp
+
+    def _failed(self, link: Connection, error: OSError) -> None:
+        if not isinstance(error, BlockingIOError):
+            self._lost(link, error.strerror or type(error).__name__)
+
+    def _head(self, link: Connection, data: bytes) -> None:
+        """Bytes of an answer whose head is not whole yet."""
+        exchange = link.exchange
+        assert exchange is not None
+        exchange.keep(data)
+        try:
+            link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
+        except ValueError as error:
+            self._end(link, "garbage", str(error), reuse=False)
         if link.head is not None:
             self._maybe_ended(link)
-        return stamp
+
+    def _keep(self, link: Connection, data: bytes, stamp: bytes) -> None:
+        """A read of an answer that is not one plain event: several of them, or bytes to be decoded at its end."""
+        exchange, head = link.exchange, link.head
+        assert exchange is not None and head is not None
+        if len(data) == READ_BYTES:
+            self.pool.look_again(link)
+        if link.plain is not None and (events := link.plain.events(data)):
+            exchange.stamps += stamp * (events - 1)  # sharing a stamp shows that they came together
+            return
+        exchange.keep(data)
+        if not head.chunked or data[-4:] == b"\r\n\r\n" or len(data) < 5:
+            self._maybe_ended(link)
+        elif self.shape is not None and link.tries < TRIES and link.tls is None:
+            self._learn(link, data)
 
     def _learn(self, link: Connection, data: bytes) -> None:
         """Learn what a plain token event of this answer looks like."""
@@ -214,7 +239,8 @@ class Loop:
         event = last_event(data)
         around = self.shape(event) if self.shape is not None and event is not None else None
         if around is not None:
-            link.plain = Plain(*around)
+            assert link.exchange is not None
+            link.plain, link.stamps = Plain(*around), link.exchange.stamps
 
     def _maybe_ended(self, link: Connection) -> None:
         assert link.exchange is not None and link.head is not None
@@ -263,7 +289,7 @@ class Loop:
         """An exchange is over; its slot goes on with the next job at once."""
         exchange = link.exchange
         assert exchange is not None
-        link.exchange = link.head = link.unsent = link.keep = link.add_stamp = link.plain = None
+        link.exchange = link.head = link.unsent = link.plain = None
         link.tries = 0
         self._over(exchange, outcome, detail)
         if not reuse or link.endpoint in self.pool.one_shot:
@@ -338,7 +364,7 @@ class Loop:
             return
         if sent < len(data):
             link.unsent = memoryview(data)[sent:]
-            self.pool.epoll.modify(link.fd, IN | OUT)
+            self.pool.epoll.modify(link.fd, IN | OUT)  # until it is out, not only at an edge
 
     def _writable(self, link: Connection) -> bool:
         """Send the rest of a long request; False where that broke the connection."""
@@ -354,7 +380,7 @@ class Loop:
             if len(link.unsent):
                 return True
             link.unsent = None
-        self.pool.epoll.modify(link.fd, IN)
+        self.pool.look_again(link)
         return True
 
     def _look_round(self, now: int) -> None:

@@ -8,6 +8,9 @@ from uncork.bench.endpoint import Endpoint
 from uncork.bench.sockets import Connection, allow_files, connect
 
 SPARE_SHARE = 0.25
+# Once an arrival, not for as long as something lies there: that saves the kernel a look at every socket it named.
+# Whoever has not read all, or was told of the connection's end, asks for another look.
+WATCH = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 
 
 class Pool:
@@ -42,8 +45,12 @@ class Pool:
         """One more connection to that endpoint. Raises OSError."""
         link = connect(self.endpoints[number], number, self.context)
         self.links[link.fd] = link
-        self.epoll.register(link.fd, select.EPOLLIN)
+        self.epoll.register(link.fd, WATCH)
         return link
+
+    def look_again(self, link: Connection) -> None:
+        """Have a connection named by the next poll if anything is left to read there."""
+        self.epoll.modify(link.fd, WATCH)
 
     def _next_endpoint(self) -> int:
         self.turn += 1

@@ -5,7 +5,6 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable
 from typing import Any
 
 from uncork.bench.clock import SO_TIMESTAMPNS
@@ -24,19 +23,18 @@ class Connection:
     """One socket and the exchange on it, if any."""
 
     __slots__ = (
-        "add_stamp",
         "endpoint",
         "exchange",
         "fd",
         "head",
         "inline",
-        "keep",
         "plain",
         "recvmsg",
         "seen",
         "seen_index",
         "seen_ns",
         "sock",
+        "stamps",
         "tls",
         "tries",
         "unsent",
@@ -49,10 +47,8 @@ class Connection:
         self.endpoint = endpoint
         self.recvmsg = sock.recvmsg
         self.exchange: Exchange | None = None
-        # Where reads and stamps of a chunked answer go; None unless one is being received in plain text.
-        self.keep: Callable[[bytes], None] | None = None
-        self.add_stamp: Callable[[bytes], None] | None = None
-        self.plain: Plain | None = None
+        self.plain: Plain | None = None  # of the answer being received, once known
+        self.stamps = bytearray()  # its exchange's, where `plain` is known
         self.tries = 0  # at learning it, in this answer
         self.head: Head | None = None
         self.unsent: memoryview | None = None
