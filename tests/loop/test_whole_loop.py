@@ -37,6 +37,8 @@ def test_a_dry_run_ends_with_a_finished_record_and_a_comparison(tmp_path):
     assert "No GPU was tested" in outcome["gate"]
     assert "# What was done" in text
     assert "## Before and after" in text
+    for said in (outcome["comparison"], text):
+        assert "nothing was changed, so this is the noise of this host" in said or "not comparable" in said
     with sqlite3.connect(tmp_path / "state.db") as db:
         plan, sha256, state = db.execute("SELECT id, record_sha256, state FROM plan").fetchone()
         statuses = {row[0] for row in db.execute("SELECT status FROM step WHERE kind <> 'apply'")}

@@ -93,7 +93,7 @@ def outcome(run: Run) -> Outcome:
         tok_s=measure.single_stream_tok_s(after) or measure.single_stream_tok_s(before),
         bound_tok_s=found.silicon.tok_s_user if found else None,
         bound_why=why,
-        comparison=_compared(compared.says, changed) if compared else "nothing to compare",
+        comparison=compared.says if compared else "nothing to compare",
         next="uncork rollback (puts it back), uncork persist (makes it last)"
         if changed
         else "uncork explain ID",
@@ -106,7 +106,3 @@ def where_time_goes(run: Run) -> Waterfall | None:
     story = from_folder(run.folder)
     rows = against(story, story.after) or against(story, story.before)
     return rows[0].waterfall if rows else None
-
-
-def _compared(says: str, changed: int) -> str:
-    return says if changed else f"nothing was changed, so this is the noise of this host: {says}"

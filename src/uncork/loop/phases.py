@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from uncork.apply import chain, hold
 from uncork.apply.dry_run import predict
 from uncork.apply.transaction import apply_step
@@ -15,7 +17,7 @@ from uncork.loop import attribute, measure
 from uncork.loop.run import Run, load_audit, load_bench, load_comparison, load_gate, save
 from uncork.model.comparison import Judgement
 from uncork.model.gate import Verdict
-from uncork.model.plan import Kind, Plan, PlannedChange, Status, Step
+from uncork.model.plan import Kind, Plan, PlannedChange, Status, Step, in_force
 from uncork.plan.approvals import approve, approved
 from uncork.record.finished import After, finished_text
 from uncork.record.seal import finish, seal
@@ -183,8 +185,11 @@ def compared(run: Run, plan: Plan, step: Step) -> None:
         run.store.evidence(step, "inconclusive", "one of the two runs is missing")
         run.store.fail(step, "one of the two runs is missing")
         return
-    tested = [f"{c.knob}:{c.target}" for s in plan.steps for c in s.changes]
+    tested = [f"{c.knob}:{c.target}" for _, c in in_force(plan)]
     result = compare(before, after, tested=tested)
+    if not tested and result.judgement is not Judgement.NOT_COMPARABLE:
+        says = f"nothing was changed, so this is the noise of this host: {result.says}"
+        result = msgspec.structs.replace(result, says=says)
     save(run.folder, "comparison.json", result)
     run.store.complete(step, result.says, artefact="comparison.json")
 
@@ -205,7 +210,7 @@ def decide(run: Run, plan: Plan, step: Step) -> None:
         run.store.complete(step, f"reverted: {result.says}")
         return
     says = result.says if result else "no comparison"
-    run.store.complete(step, f"kept: {says}" if kept else f"nothing was changed; {says}")
+    run.store.complete(step, f"kept: {says}" if kept else f"nothing to keep; {says}")
 
 
 def close(run: Run, plan: Plan, step: Step) -> None:

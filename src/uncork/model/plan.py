@@ -198,6 +198,17 @@ class Plan(msgspec.Struct, frozen=True):
     created_ns: int
 
 
+def in_force(plan: Plan | None) -> tuple[tuple[Step, PlannedChange], ...]:
+    """Every change that was made and stands, with its step; without a plan none."""
+    return tuple(
+        (step, change)
+        for step in (plan.steps if plan else ())
+        if step.kind is Kind.APPLY and step.status is Status.COMPLETED
+        for change in step.changes
+        if change.target not in step.not_taken
+    )
+
+
 class Todo(msgspec.Struct, frozen=True):
     """One line of the list that coding assistants show."""
 

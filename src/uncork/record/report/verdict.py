@@ -1,10 +1,10 @@
 """What a person takes away in one minute: what was wrong, what was changed, whether it helped, how to undo it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from uncork.model.findings import Answer, Audit, Priority, Result
 from uncork.model.gate import GateResult
-from uncork.model.plan import Kind, Plan, PlannedChange, Status, Step
+from uncork.model.plan import Kind, Plan, PlannedChange, Status, in_force
 from uncork.record.report.markup import Html, join, section, tag, text
 from uncork.record.report.series import against, output_tok_s, points_of
 from uncork.record.report.story import Story
@@ -43,13 +43,6 @@ def wrong(audit: Audit | None) -> str:
     return f"{counts}." + (f" First: {first.says}." if first else " Nothing was found wrong.") + more
 
 
-def in_force(plan: Plan | None) -> Iterator[tuple[Step, PlannedChange]]:
-    """Every change that was made and stands."""
-    for step in plan.steps if plan else ():
-        if step.kind is Kind.APPLY and step.status is Status.COMPLETED:
-            yield from ((step, change) for change in step.changes if change.target not in step.not_taken)
-
-
 def changed(plan: Plan | None) -> str:
     """What stands changed, and what became of the other groups."""
     if plan is None:
@@ -85,7 +78,7 @@ def paths(story: Story) -> str:
 
 def undo(plan: Plan | None) -> str:
     """The command that puts everything back."""
-    if not list(in_force(plan)):
+    if not in_force(plan):
         return "There is nothing to undo."
     return "uncork rollback puts every value back; each has its own command under Changes."
 
