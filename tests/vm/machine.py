@@ -12,6 +12,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from tests.vm import topology
 
@@ -53,6 +54,7 @@ class Machine:
     express: str = field(default_factory=topology.express)
     append: str = ""
     disk: bool = False
+    SYSTEMD: ClassVar = Path("/lib/systemd/systemd")  # the guest's too: its root is this machine's
     threads: str = "single"  # as quick as multi for few CPUs, and never seen to hang
     boot_s: list[float] = field(default_factory=list)
 

@@ -14,4 +14,11 @@ mkdir -p "/lib/modules/$(uname -r)"
 mount --bind "$(cat /run/lab/modules)" "/lib/modules/$(uname -r)"
 modprobe acpi-cpufreq
 python=$(cat /run/lab/python)
+if grep -q lab.systemd=1 /proc/cmdline; then
+    # systemd as the first process, as on a server, with this agent as its only service.
+    printf '[Unit]\nRequires=lab.service\n' > /etc/systemd/system/lab.target
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=%s /run/lab/agent.py\nRestart=always\n' "$python" \
+        > /etc/systemd/system/lab.service
+    exec /lib/systemd/systemd --unit=lab.target
+fi
 while :; do "$python" /run/lab/agent.py; sleep 1; done
