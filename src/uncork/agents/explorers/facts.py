@@ -9,7 +9,8 @@ from uncork.model.unknown import Unknown
 
 def facts_text(facts: Any) -> str:
     """The facts of a dimension as JSON; an Unknown becomes {"unknown": reason}."""
-    return msgspec.json.encode(facts, enc_hook=_unknown, order="deterministic").decode()
+    plain = msgspec.to_builtins(facts, str_keys=True, enc_hook=_unknown)  # some tables have numbers as keys
+    return msgspec.json.encode(plain, order="deterministic").decode()
 
 
 def _unknown(value: object) -> object:
