@@ -1,5 +1,6 @@
 """A server that speaks the OpenAI chat API and answers from a script, one script a dimension."""
 
+import contextlib
 import json
 import re
 import threading
@@ -60,8 +61,9 @@ def scripted_model(scripts: dict[str, Script], otherwise: Script) -> Iterator[tu
             self.send_response(200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            with contextlib.suppress(ConnectionError):  # an explorer that is cut off hangs up
+                self.end_headers()
+                self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             pass

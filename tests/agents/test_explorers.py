@@ -145,6 +145,37 @@ def test_looping_hanging_and_malformed_explorers_are_cut_off_and_the_others_answ
     assert found.claims == ()
 
 
+MALFORMED = {
+    "pcie": json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": []}),
+    "numa": "[" * 200_000,
+    "power": json.dumps(call("read", path="/proc/\ud800")),
+    "kernel": "null",
+    "network": "",
+    "storage": '{"choices": [{"index": 0, "message": null}]}',
+}
+
+
+def test_a_strange_server_costs_its_explorer_only(host):
+    scripts = {name: lambda turn, messages, body=body: body for name, body in MALFORMED.items()}
+    scripts["engine"] = lambda turn, messages: call("read", path="/proc/\0") if turn == 0 else report()
+    scripts["p2p"] = lambda turn, messages: {"role": "assistant", "content": "\ud800"}
+
+    found, _ = send(host, scripts, nothing)
+
+    bad = {name for name, ending in found.endings.items() if ending != "ok, 0 claims"}
+    assert bad == {*MALFORMED, "p2p"}
+    assert found.refused == 1  # a path that is no path is refused, and its explorer goes on
+
+
+def test_a_bug_in_a_tool_is_not_taken_for_a_strange_server(host, monkeypatch):
+    def read(self, path: str) -> str:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(Eyes, "read", read)
+    with pytest.raises(TypeError, match="a bug"):
+        send(host, {}, lambda turn, messages: call("read", path="/proc/cmdline"))
+
+
 def test_an_order_in_evidence_moves_neither_plan_nor_ranking_nor_tools(host):
     before = answers(host)
 
@@ -206,7 +237,7 @@ def live():
             "/proc/self/mem",
             "/proc/sys/../../etc/shadow",
         ),
-        *("/proc/1/root/etc/shadow", "/proc/1/fd/3", "/proc/kcore", "relative", ""),
+        *("/proc/1/root/etc/shadow", "/proc/1/fd/3", "/proc/kcore", "relative", "", "/proc/\0"),
     ],
 )
 def test_no_path_leads_to_a_secret(host, path):

@@ -58,9 +58,7 @@ class Eyes:
     def read(self, path: str) -> str:
         """The text of a file under /proc, /sys and parts of /etc and /boot."""
         plain = posixpath.normpath(path)
-        real = self._host.link(plain)
-        target = plain if isinstance(real, Unknown) else real
-        if not (_allowed(plain) and _allowed(target)):
+        if not (_allowed(plain) and _allowed(self._target(plain))):
             self.refused += 1
             return f"refused: {path!r} is not among the files that an explorer may read"
         return self._keep(plain, self._host.read(plain))
@@ -91,6 +89,10 @@ class Eyes:
             return f"refused: there is no dimension {dimension!r}"
         return self._keep(f"facts {dimension}", facts_text(getattr(self._facts, dimension)))
 
+    def _target(self, path: str) -> str:
+        real = self._host.link(path)
+        return path if isinstance(real, Unknown) else real
+
     def _keep(self, source: str, text: str | Unknown) -> str:
         if isinstance(text, Unknown):
             return f"could not be read: {text.reason}"
@@ -101,4 +103,4 @@ class Eyes:
 
 
 def _allowed(path: str) -> bool:
-    return bool(_READABLE.match(path)) and not _NEVER.match(path)
+    return "\0" not in path and bool(_READABLE.match(path)) and not _NEVER.match(path)

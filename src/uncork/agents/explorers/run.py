@@ -21,6 +21,10 @@ from uncork.model.facts import Facts
 
 Progress = Callable[[str, str], None]
 
+# What the libraries let through of a strange server's answer (no choice in it, JSON a thousand deep, half a character).
+# It costs one explorer; anything else is a bug here and is not hidden.
+STRANGE = (LookupError, RecursionError, ValueError, OSError)
+
 
 class Budget(msgspec.Struct, frozen=True):
     """What one explorer may use."""
@@ -115,9 +119,7 @@ async def _explore(
         return [], 0, f"cut off after {budget.seconds:g} s"
     except (AgentRunError, UserError) as error:
         return [], 0, f"ended without an answer: {_short(error)}"
-    except (
-        Exception
-    ) as error:  # whatever a client library or a strange server brings up costs one explorer only
+    except STRANGE as error:
         return [], 0, f"failed: {type(error).__name__}: {_short(error)}"
     claims, dropped = check(result.output, eyes.seen, dimension)
     return claims, dropped, f"ok, {len(claims)} claims" + (f", {dropped} dropped" if dropped else "")
