@@ -14,6 +14,7 @@ from mcp_types import ElicitResult, InputRequiredResult
 from tests.plan.plans import SWAPPINESS, apply_step, new_plan, pass_step
 
 from uncork.agents.mcp_server import build
+from uncork.loop.run import Options, artefacts, save
 from uncork.model.plan import PlannedChange
 from uncork.plan import directives
 from uncork.plan.approvals import approve, approved, void
@@ -50,11 +51,13 @@ class Person:
         return ElicitResult(action="accept", content={"yes": self.yes})
 
 
-def start_approval(state: Path, person: Person | None, mode: str = "auto", **more: Any) -> Any:
+def start_approval(
+    state: Path, person: Person | None, mode: str = "auto", allowed: Path | None = None, **more: Any
+) -> Any:
     """Call step_start('approve') as the digest lines say; the result."""
 
     async def main() -> Any:
-        server = build(allow_apply=True, state=state)
+        server = build(allow_apply=True, state=state, allowed=allowed)
         async with Client(server, elicitation_callback=person, mode=mode) as client:
             plan = (await client.call_tool("plan_show", {})).structured_content
             said = {"step": "approve", "expected_revision": plan["revision"], "digest": plan["digest"][:8]}
@@ -195,6 +198,18 @@ def test_a_step_whose_turn_it_is_not_is_refused_with_the_call_that_is_allowed(st
 
     assert said.is_error
     assert "step_start(step='approve'" in said.content[0].text or "uncork plan" in said.content[0].text
+
+
+@pytest.mark.parametrize(("depth", "lines"), [("full", 2), ("quick", 3)])
+def test_the_question_tells_of_a_gate_that_tests_less(state, depth, lines):
+    waiting_plan(state)
+    save(artefacts(state, the_plan(state).id), "options.json", Options(gate=depth))
+    person = Person(yes=False)
+
+    start_approval(state, person)
+
+    assert len(person.asked[0].splitlines()) == lines
+    assert ("quick" in person.asked[0]) == (depth == "quick")
 
 
 def test_a_yes_is_stored_with_the_changes_and_who_passed_it_on(state, monkeypatch):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -38,6 +39,9 @@ def served(tmp_path, *options):
                 except ValueError:
                     continue
                 break
+            if "token_file" in said:
+                assert "token" not in said
+                said["token"] = Path(said["token_file"]).read_text(encoding="ascii").strip()
             yield said["url"], said["token"]
         finally:
             process.terminate()
@@ -80,6 +84,21 @@ def test_the_official_client_talks_over_http_with_the_token(tmp_path):
         tools = anyio.run(main, url, token)
 
     assert len(tools) == 16 and "step_start" in tools
+
+
+def test_a_token_that_is_kept_in_a_file_is_good_after_the_next_start(tmp_path):
+    def asked(url: str, token: str) -> int:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        return httpx2.post(
+            url, headers={"Authorization": f"Bearer {token}"}, json=body, timeout=60
+        ).status_code
+
+    with served(tmp_path, "--token-file", str(tmp_path / "token")) as (url, token):
+        assert asked(url, "another") == 401
+        assert asked(url, token) != 401
+    with served(tmp_path, "--token-file", str(tmp_path / "token")) as (url, again):
+        assert again == token
+        assert asked(url, token) != 401
 
 
 def test_two_clients_at_once_see_one_plan(tmp_path):

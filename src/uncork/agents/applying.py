@@ -3,7 +3,7 @@
 Consent belongs to a person. It is asked for through the client (elicitation), bound to the digest of the exact
 changes that the call names, and used once. A client relays the question and could answer by itself, so a change of
 high risk, or a list too long for one question, needs `uncork approve` at a terminal. A client that cannot ask is told
-of that call too.
+of that call too. A file that only root can write may stand for the question (`policy.py`).
 """
 
 import os
@@ -15,12 +15,13 @@ from typing import Annotated
 
 import msgspec
 from mcp.server import MCPServer
-from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, Resolve
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from uncork.agents.digest import ASKED_LINES, asked, at_terminal, names, next_calls
+from uncork.agents.consent import Consent, beforehand, can_ask, given, question, said_yes, waits
+from uncork.agents.digest import ASKED_LINES, at_terminal, names, next_calls
 from uncork.agents.digest import digest as five_lines
 from uncork.agents.mcp_server import WRITE, telling
 from uncork.agents.planning import who
@@ -30,9 +31,8 @@ from uncork.apply.chain import actor
 from uncork.errors import IllegalMove, NotApproved, NotFound, StaleRevision
 from uncork.loop.run import artefacts
 from uncork.model.plan import Hold, Plan, Shown, Status
-from uncork.plan.approvals import approve, approved
+from uncork.plan.approvals import approve
 from uncork.plan.fold import fold
-from uncork.plan.reading import to_approve
 from uncork.plan.store import Store, find
 from uncork.record.markdown import one_line
 
@@ -40,14 +40,14 @@ POLL_AFTER_S = 2.0
 HOLD_S = 3600.0
 
 
-class Consent(BaseModel):
-    """A person's answer."""
+def register(server: MCPServer, state: Path | None, allowed: Path | None) -> None:
+    """Add the applying tools; `allowed` is the file of what a person agreed to beforehand."""
+    _starting(server, state, allowed)
+    _reverting(server, state)
+    _holding(server, state)
 
-    yes: bool = Field(description="True: do exactly this, once")
 
-
-def register(server: MCPServer, state: Path | None) -> None:
-    """Add the applying tools."""
+def _starting(server: MCPServer, state: Path | None, allowed: Path | None) -> None:
     sentence = telling(state)
 
     @sentence
@@ -58,9 +58,9 @@ def register(server: MCPServer, state: Path | None) -> None:
         with Store(state, create=False) as store:
             plan = store.read()
             now = plan.revision == expected_revision and names(plan, digest)
-            if not now or not _waits(plan, step) or at_terminal(plan) or not _can_ask(ctx):
+            if not now or not waits(plan, step) or at_terminal(plan) or not can_ask(ctx):
                 return Consent(yes=False)
-            return Elicit(question(plan), Consent)
+            return Consent(yes=False) if beforehand(plan, allowed) else Elicit(question(store, plan), Consent)
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -78,9 +78,9 @@ def register(server: MCPServer, state: Path | None) -> None:
         """
         with Store(state, create=False) as store:
             plan = _startable(store, step, expected_revision)
-            if _waits(plan, step):
-                _consented(plan, digest, consent, _can_ask(ctx))
-                approve(store, plan, digest, by=who(ctx), how="asked through the client")
+            if waits(plan, step):
+                how = given(plan, digest, consent, can_ask(ctx), allowed)
+                approve(store, plan, plan.digest, by=who(ctx), how=how)
             launch(store, plan, step, who(ctx))
             return Started(
                 plan=five_lines(store),
@@ -90,21 +90,17 @@ def register(server: MCPServer, state: Path | None) -> None:
                 poll_after_s=POLL_AFTER_S,
             )
 
+
+def _reverting(server: MCPServer, state: Path | None) -> None:
+    sentence = telling(state)
+
     @sentence
     def ask_to_revert(step: str, ctx: Context) -> Consent | Elicit[Consent]:
         """Ask before values are put back."""
         with Store(state, create=False) as store:
-            held = _hold_of(store.read(), step)
-            if not _can_ask(ctx):
-                return Consent(yes=False)
-            back = [
-                msgspec.structs.replace(one, before=one.want, want="?" if one.before is None else one.before)
-                for one in find(store.read(), step).changes
-            ]
-            lines = [f"  {one_line(line)}" for line in fold(back)]
-            more = [f"  and {len(lines) - ASKED_LINES} more"] if len(lines) > ASKED_LINES else []
-            first = f"Put back what {one_line(step)} wrote (hold {held.txn})?"
-            return Elicit("\n".join([first, *lines[:ASKED_LINES], *more]), Consent)
+            plan = store.read()
+            held = _hold_of(plan, step)
+            return Elicit(_ask_back(plan, step, held), Consent) if can_ask(ctx) else Consent(yes=False)
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -112,7 +108,7 @@ def register(server: MCPServer, state: Path | None) -> None:
         step: str, consent: Annotated[ElicitationResult[Consent], Resolve(ask_to_revert)], ctx: Context
     ) -> Done:
         """Put back what an apply step wrote, where the values are still ours; asks the person."""
-        if not _said_yes(consent):
+        if not said_yes(consent):
             raise NotApproved(
                 "The person did not agree, or could not be asked; nothing was changed.",
                 next="plan_show, or a person runs `uncork rollback` at a terminal",
@@ -126,6 +122,10 @@ def register(server: MCPServer, state: Path | None) -> None:
                 store.revert(fresh, why)
             ends = ", ".join(f"{one['target']}: {one['end']}" for one in outcomes) or "nothing was in force"
             return Done(plan=five_lines(store), done=one_line(ends))
+
+
+def _holding(server: MCPServer, state: Path | None) -> None:
+    sentence = telling(state)
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -189,41 +189,16 @@ def _startable(store: Store, step: str, expected_revision: int) -> Plan:
     return plan
 
 
-def question(plan: Plan) -> str:
-    """What the person is asked: every change, the digest over them, and a number that makes an answer good once."""
-    first = f"uncork on {one_line(plan.host)} asks to write (digest {plan.digest[:8]}, plan {plan.id},"
-    return "\n".join([f"{first} consent {len(plan.approvals) + 1}):", *asked(plan)])
-
-
-def _waits(plan: Plan, step: str) -> bool:
-    return step == "approve" and bool(to_approve(plan.steps)) and not approved(plan)
-
-
-def _can_ask(ctx: Context) -> bool:
-    """Whether the client says that it can put a form before a person; an older one says no more than `{}`."""
-    able = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
-    return able is not None and (able.form is not None or able.url is None)
-
-
-def _consented(plan: Plan, given_digest: str, consent: ElicitationResult[Consent], can_ask: bool) -> None:
-    """Raise `NotApproved`, with the call that would be accepted, unless a person agreed to these changes."""
-    call = f"step_start(step='approve', expected_revision={plan.revision}, digest='{plan.digest[:8]}')"
-    terminal = f"a person runs `uncork approve {plan.digest[:8]}` at a terminal, then {call}"
-    if not names(plan, given_digest):
-        says, following = "The digest is not that of the changes as they stand now", f"plan_show, then {call}"
-    elif at_terminal(plan):
-        says, following = "These changes need a person at a terminal; a client's word is not enough", terminal
-    elif not can_ask:
-        says, following = "This client cannot ask a person", terminal
-    elif not _said_yes(consent):
-        says, following = "The person did not agree", f"plan_redirect, or ask again: {call}"
-    else:
-        return
-    raise NotApproved(f"{says}; nothing was started.", next=following)
-
-
-def _said_yes(consent: ElicitationResult[Consent]) -> bool:
-    return isinstance(consent, AcceptedElicitation) and consent.data.yes
+def _ask_back(plan: Plan, step: str, held: Hold) -> str:
+    """The question before values are put back: each with the value that it would have again."""
+    back = [
+        msgspec.structs.replace(one, before=one.want, want="?" if one.before is None else one.before)
+        for one in find(plan, step).changes
+    ]
+    lines = [f"  {one_line(line)}" for line in fold(back)]
+    more = [f"  and {len(lines) - ASKED_LINES} more"] if len(lines) > ASKED_LINES else []
+    first = f"Put back what {one_line(step)} wrote (hold {held.txn})?"
+    return "\n".join([first, *lines[:ASKED_LINES], *more])
 
 
 def _hold_of(plan: Plan, step: str) -> Hold:

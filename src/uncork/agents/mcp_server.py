@@ -36,15 +36,25 @@ WRITE = ToolAnnotations(
 )
 
 
-def build(*, allow_apply: bool = False, state: Path | None = None) -> MCPServer:
-    """The server with its tools; those that can write to the host exist only with `allow_apply`."""
-    from uncork.agents import applying, planning, reading
+def build(*, allow_apply: bool = False, state: Path | None = None, allowed: Path | None = None) -> MCPServer:
+    """The server with its tools; those that can write to the host exist only with `allow_apply`.
 
-    server = MCPServer("uncork", version=__version__, instructions=INSTRUCTIONS)
+    `allowed` is a file of changes that a person agreed to beforehand (`policy.py`).
+    """
+    from uncork.agents import applying, planning, reading
+    from uncork.agents.watching import PlanBus
+
+    server = MCPServer(
+        "uncork",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        subscriptions=PlanBus(state),
+    )
     reading.register(server, state)
     planning.register(server, state)
     if allow_apply:
-        applying.register(server, state)
+        applying.register(server, state, allowed)
     return server
 
 

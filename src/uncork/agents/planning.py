@@ -30,6 +30,11 @@ NOT_YOURS = "only the engine writes a status; call step_start and plan_wait"
 
 def register(server: MCPServer, state: Path | None) -> None:
     """Add the planning tools."""
+    _drafting(server, state)
+    _directing(server, state)
+
+
+def _drafting(server: MCPServer, state: Path | None) -> None:
     sentence = telling(state)
 
     @server.tool(annotations=DRAFT)
@@ -44,11 +49,13 @@ def register(server: MCPServer, state: Path | None) -> None:
         requests: int = 0,
         input_len: int = 128,
         output_len: int = 64,
+        gate: Literal["full", "quick"] = "full",
     ) -> PlanShown:
         """Look at the host and store the plan that follows: what will be changed, in which steps, what is left alone.
 
         `endpoint` names the inference server; without one a running server is found when a benchmark starts, and
-        with `demo` a small real one is started. Nothing is changed on the host.
+        with `demo` a small real one is started. Nothing is changed on the host. A `quick` gate tests five criteria
+        only; the person who is asked for consent is told so.
         """
         options = Options(
             endpoint=endpoint,
@@ -60,11 +67,16 @@ def register(server: MCPServer, state: Path | None) -> None:
             requests=requests,
             input_len=input_len,
             output_len=output_len,
+            gate=gate,
         )
         found = named_server(endpoint, model, model_path) if endpoint else None
         run = begin(options, Silent(), found)
         with run.store as store:
             return shown(store, run.plan())
+
+
+def _directing(server: MCPServer, state: Path | None) -> None:
+    sentence = telling(state)
 
     @server.tool(annotations=PLAN)
     @sentence

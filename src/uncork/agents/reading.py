@@ -23,8 +23,9 @@ from uncork.agents.replies import (
     Waited,
     safe,
 )
+from uncork.apply import chain
 from uncork.audit import audit
-from uncork.checks import load
+from uncork.checks import Check, load
 from uncork.errors import NotFound
 from uncork.host.live import LiveHost
 from uncork.host.recording import RecordingHost
@@ -45,8 +46,15 @@ POLL_S = 0.25
 
 def register(server: MCPServer, state: Path | None) -> None:
     """Add the reading tools and the resources."""
-    sentence = telling(state)
     last: dict[str, Audit] = {}
+    _audit_tools(server, state, last)
+    _plan_tools(server, state)
+    _result_tools(server, state)
+    resources.register(server, state, lambda store: _audit(store, last))
+
+
+def _audit_tools(server: MCPServer, state: Path | None, last: dict[str, Audit]) -> None:
+    sentence = telling(state)
 
     @server.tool(annotations=READ)
     @sentence
@@ -70,24 +78,12 @@ def register(server: MCPServer, state: Path | None) -> None:
         checks = load()
         if id not in checks:
             raise NotFound(f"There is no check {id!r}.", next="audit_findings")
-        one = checks[id]
         with Store(state) as store:
-            answers = [_finding(result) for result in _audit(store, last).results if result.id == id]
-            return Explanation(
-                plan=digest(store),
-                id=one.id,
-                title=one.title,
-                priority=one.priority.value,
-                change_class=one.change_class.value,
-                effect=one.effect,
-                confidence=one.confidence.value,
-                fix=one.fix,
-                undo=one.undo,
-                wrong_when=one.wrong_when,
-                folklore=one.folklore,
-                source=one.source,
-                answers=answers,
-            )
+            return _explanation(store, checks[id], _audit(store, last))
+
+
+def _plan_tools(server: MCPServer, state: Path | None) -> None:
+    sentence = telling(state)
 
     @server.tool(annotations=READ)
     @sentence
@@ -101,18 +97,7 @@ def register(server: MCPServer, state: Path | None) -> None:
     def plan_wait(revision: int, seconds: float = WAIT_S) -> Waited:
         """Wait up to 20 seconds for a step to begin or end; `revision` is the last one you saw."""
         with Store(state, create=False) as store:
-            before = _statuses(store.read())
-            plan = store.read()
-            end_s = time.monotonic() + min(seconds, WAIT_S)
-            while plan.revision == revision and _statuses(plan) == before:
-                if (left_s := end_s - time.monotonic()) <= 0:
-                    break
-                time.sleep(min(POLL_S, left_s))
-                plan = store.read()
-            changed = plan.revision != revision or _statuses(plan) != before
-            return Waited(
-                plan=digest(store), changed=changed, revision=plan.revision, statuses=_statuses(plan)
-            )
+            return _wait(store, revision, min(seconds, WAIT_S))
 
     @server.tool(annotations=READ)
     @sentence
@@ -120,6 +105,10 @@ def register(server: MCPServer, state: Path | None) -> None:
         """The plan as a todo list: content, status, priority. Statuses are the engine's; nobody else writes them."""
         with Store(state, create=False) as store:
             return todos_of(store)
+
+
+def _result_tools(server: MCPServer, state: Path | None) -> None:
+    sentence = telling(state)
 
     @server.tool(annotations=READ)
     @sentence
@@ -133,42 +122,15 @@ def register(server: MCPServer, state: Path | None) -> None:
     @sentence
     def journal_tail(rows: int = 20) -> Rows:
         """The newest rows of the journal of writes, and whether its hash chain is intact."""
-        from uncork.apply import chain
-
         with Store(state, create=False) as store:
-            found = store.db.execute(
-                "SELECT seq, txn, kind, body FROM journal ORDER BY seq DESC LIMIT ?",
-                (max(1, min(rows, 100)),),
-            ).fetchall()
-            shown_rows = [dict(row) | {"body": one_line(row["body"], 600)} for row in reversed(found)]
-            return Rows(plan=digest(store), rows=shown_rows, intact=not chain.broken(store.db))
+            return _rows(store, max(1, min(rows, 100)))
 
     @server.tool(annotations=READ)
     @sentence
     def compare_show() -> Compared:
         """What the benchmark before and the one after support, and no more."""
         with Store(state, create=False) as store:
-            result = load_comparison(artefacts(store.folder, store.read().id))
-            if result is None:
-                raise NotFound("Nothing has been compared yet.", next="plan_show (what is left to do)")
-            table = [
-                {
-                    "level": one.level or "all",
-                    "metric": one.metric,
-                    "ratio": round(one.ratio, 4),
-                    "judgement": one.judgement.value,
-                }
-                for one in (*result.overall, *result.levels)
-            ]
-            return Compared(
-                plan=digest(store),
-                judgement=result.judgement.value,
-                says=result.says,
-                table=table,
-                differs=list(result.differs),
-            )
-
-    resources.register(server, state, lambda store: _audit(store, last))
+            return _compared(store)
 
 
 def shown(store: Store, plan: Plan, only: str = "") -> PlanShown:
@@ -215,6 +177,20 @@ def _statuses(plan: Plan) -> dict[str, str]:
     return {step.name: "in_progress" if runs(step) else step.shown.value for step in plan.steps}
 
 
+def _wait(store: Store, revision: int, seconds: float) -> Waited:
+    """Look at the plan until it changes or the time is over."""
+    plan = store.read()
+    before, end_s = _statuses(plan), time.monotonic() + seconds
+    while plan.revision == revision and _statuses(plan) == before:
+        if (left_s := end_s - time.monotonic()) <= 0:
+            break
+        time.sleep(min(POLL_S, left_s))
+        plan = store.read()
+    now = _statuses(plan)
+    changed = plan.revision != revision or now != before
+    return Waited(plan=digest(store), changed=changed, revision=plan.revision, statuses=now)
+
+
 def _audit(store: Store, last: dict[str, Audit]) -> Audit:
     """The audit of this session, or the one the plan was made from."""
     if "audit" in last:
@@ -223,6 +199,24 @@ def _audit(store: Store, last: dict[str, Audit]) -> Audit:
     if not plans:
         raise NotFound("Nothing has been looked at yet.", next="audit_start")
     return load_audit(artefacts(store.folder, plans[0][0]))
+
+
+def _explanation(store: Store, one: Check, found: Audit) -> Explanation:
+    return Explanation(
+        plan=digest(store),
+        id=one.id,
+        title=one.title,
+        priority=one.priority.value,
+        change_class=one.change_class.value,
+        effect=one.effect,
+        confidence=one.confidence.value,
+        fix=one.fix,
+        undo=one.undo,
+        wrong_when=one.wrong_when,
+        folklore=one.folklore,
+        source=one.source,
+        answers=[_finding(result) for result in found.results if result.id == one.id],
+    )
 
 
 def _findings(store: Store, found: Audit, answer: str, dimension: str, offset: int) -> Findings:
@@ -265,4 +259,35 @@ def _text(store: Store, path: Path, offset: int) -> Text:
     text = path.read_text(encoding="utf-8")
     return Text(
         plan=digest(store), text=text[offset : offset + TEXT_CHARS], source=str(path), total_chars=len(text)
+    )
+
+
+def _rows(store: Store, count: int) -> Rows:
+    """The last rows, oldest first."""
+    found = store.db.execute(
+        "SELECT seq, txn, kind, body FROM journal ORDER BY seq DESC LIMIT ?", (count,)
+    ).fetchall()
+    rows = [dict(row) | {"body": one_line(row["body"], 600)} for row in reversed(found)]
+    return Rows(plan=digest(store), rows=rows, intact=not chain.broken(store.db))
+
+
+def _compared(store: Store) -> Compared:
+    result = load_comparison(artefacts(store.folder, store.read().id))
+    if result is None:
+        raise NotFound("Nothing has been compared yet.", next="plan_show (what is left to do)")
+    table = [
+        {
+            "level": one.level or "all",
+            "metric": one.metric,
+            "ratio": round(one.ratio, 4),
+            "judgement": one.judgement.value,
+        }
+        for one in (*result.overall, *result.levels)
+    ]
+    return Compared(
+        plan=digest(store),
+        judgement=result.judgement.value,
+        says=result.says,
+        table=table,
+        differs=list(result.differs),
     )

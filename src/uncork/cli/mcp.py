@@ -1,5 +1,6 @@
 """uncork mcp."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,10 +13,16 @@ def mcp(
     allow_apply: Annotated[
         bool, typer.Option("--allow-apply", help="Add the tools that can write to the host.")
     ] = False,
+    consent: Annotated[
+        Path | None, typer.Option(help="With --allow-apply: root's file of changes that need no question.")
+    ] = None,
     http: Annotated[
         bool, typer.Option("--http", help="Serve streamable HTTP on loopback instead of stdio.")
     ] = False,
     port: Annotated[int, typer.Option(help="The loopback port; 0 chooses one.")] = 0,
+    token_file: Annotated[
+        Path | None, typer.Option(help="With --http: keep the token in this file (mode 0600).")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --http: print address and token as JSON.")
     ] = False,
@@ -29,37 +36,42 @@ def mcp(
         raise MissingExtra(
             "The MCP server needs the extra `mcp`; nothing was started.", next="pip install 'uncork[mcp]'"
         )
+    from uncork.agents import policy
     from uncork.agents.mcp_server import build, serve_stdio
 
-    server = build(allow_apply=allow_apply)
+    if consent:
+        policy.read(consent)  # refused at the start, not in the middle of a conversation
+    server = build(allow_apply=allow_apply, allowed=consent)
     if not http:
         serve_stdio(server)
         return
-    _serve_http(server, port, as_json)
+    _serve_http(server, port, token_file, as_json)
 
 
-def _serve_http(server: object, port: int, as_json: bool) -> None:
-    """Listen on 127.0.0.1 and print the address and the token that a client must send."""
-    import secrets
+def _serve_http(server: object, port: int, token_file: Path | None, as_json: bool) -> None:
+    """Listen on 127.0.0.1 and print the address and the token that a client must send, or where it is kept."""
     import socket
+    import sys
 
     import uvicorn
 
+    from uncork.agents import token
     from uncork.agents.mcp_server import http_app
     from uncork.cli.show import print_json
 
-    token = secrets.token_urlsafe(24)
+    secret = token.kept(token_file) if token_file else token.new()
     with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a fixed port is free again at once
         listener.bind(("127.0.0.1", port))
         listener.listen()  # before the address is told: who reads it may connect
         chosen = listener.getsockname()[1]
         url = f"http://127.0.0.1:{chosen}/mcp"
+        told = {"token_file": str(token_file)} if token_file else {"token": secret}
         if as_json:
-            print_json({"url": url, "token": token})
+            print_json({"url": url, **told})
         else:
-            typer.echo(f"MCP at {url}\nAuthorization: Bearer {token}")
-        import sys
-
+            typer.echo(f"MCP at {url}")
+            typer.echo(f"Authorization: Bearer {f'(in {token_file})' if token_file else secret}")
         sys.stdout.flush()
-        app_ = http_app(server, chosen, token)  # type: ignore[arg-type]
+        app_ = http_app(server, chosen, secret)  # type: ignore[arg-type]
         uvicorn.Server(uvicorn.Config(app_, log_level="warning")).run(sockets=[listener])
