@@ -3,10 +3,10 @@
     .venv/bin/python benchmarks/compare_rates.py [TRIALS]
 
 Two levels, both runs of the same spec; every repeat's three figures vary by the noise (their standard deviation).
-*weather* is an AR(1) walk over the levels in the order in which they ran (correlation 0.95 from one to the next,
-the noise its standard deviation) that goes on from the run before to the run after: what a busy or warming host
-does. *A/A* is how often two runs of the same server are called improved or worse; the others how often a server
-slower by that much is called worse.
+*walk* is an AR(1) walk over the levels in the order in which they ran (correlation 0.95 from one to the next, the noise
+its standard deviation) that goes on from the run before to the run after: what a busy or warming host does. *in turns*
+is the same walk, with before and after measured by turns (ABBA, one repeat a turn). *A/A* is how often two runs of the
+same server are called improved or worse; the others how often a server slower by that much is called worse.
 """
 
 import math
@@ -14,11 +14,13 @@ import random
 import sys
 
 from uncork.bench.compare import compare
+from uncork.bench.merge import merged
 from uncork.model.bench import METRICS, SCHEMA, BenchRun, ClientCheck, Distribution, LevelResult
 from uncork.model.comparison import Judgement
 
 LEVELS = {"c1": 100.0, "c8": 400.0}
 CORRELATION = 0.95
+KINDS = (("independent", 0.0, False), ("walk", CORRELATION, False), ("walk, in turns", CORRELATION, True))
 CALLED = (Judgement.IMPROVED, Judgement.WORSE)
 
 
@@ -37,7 +39,9 @@ class Weather:
         return self._now
 
 
-def simulated(weather: Weather, repeats: int, *, slower: float = 0.0, at: int = 0) -> BenchRun:
+def simulated(
+    weather: Weather, repeats: int, *, slower: float = 0.0, at: int = 0, run_id: str = "simulated"
+) -> BenchRun:
     """A run of `repeats` of each level, the levels in turn, a minute each."""
     levels = []
     for repeat in range(repeats):
@@ -46,23 +50,41 @@ def simulated(weather: Weather, repeats: int, *, slower: float = 0.0, at: int = 
             speeds = [true * math.exp(weather.next()) for _ in range(3 if weather.independent else 1)]
             levels.append(_level(name, repeat, speeds, at + len(levels)))
     return BenchRun(
-        schema=SCHEMA, metrics=METRICS, version="simulated", run_id="simulated", started_unix_s=60.0 * at,
+        schema=SCHEMA, metrics=METRICS, version="simulated", run_id=run_id, started_unix_s=60.0 * at,
         started_monotonic_ns=0, spec={}, workload_hash="", model="", endpoints=(), warmup={}, finished=True,
         levels=tuple(levels),
     )  # fmt: skip
 
 
+def pair(weather: Weather, repeats: int, slower: float, *, in_turns: bool) -> tuple[BenchRun, BenchRun]:
+    """Before and after: one after the other, or `repeats` times by turns (ABBA)."""
+    if not in_turns:
+        before = simulated(weather, repeats)
+        return before, simulated(weather, repeats, slower=slower, at=len(before.levels))
+    sides: tuple[list[BenchRun], list[BenchRun]] = ([], [])
+    for turn in range(2 * repeats):
+        side = (turn + 1) // 2 % 2
+        sides[side].append(
+            simulated(weather, 1, slower=side * slower, at=turn * len(LEVELS), run_id=str(turn))
+        )
+    return merged(sides[0]), merged(sides[1])
+
+
 def rates(
-    trials: int, repeats: int, noise: float, *, slower: float = 0.0, correlation: float = 0.0, seed: int = 1
+    trials: int,
+    repeats: int,
+    noise: float,
+    *,
+    slower: float = 0.0,
+    correlation: float = 0.0,
+    in_turns: bool = False,
+    seed: int = 1,
 ) -> tuple[float, float]:
     """The shares called improved or worse, and called worse."""
     dice = random.Random(f"{seed}/{repeats}/{noise}/{slower}/{correlation}")
     called = worse = 0
     for _ in range(trials):
-        weather = Weather(dice, noise, correlation)
-        before = simulated(weather, repeats)
-        after = simulated(weather, repeats, slower=slower, at=len(before.levels))
-        said = compare(before, after).judgement
+        said = compare(*pair(Weather(dice, noise, correlation), repeats, slower, in_turns=in_turns)).judgement
         called += said in CALLED
         worse += said is Judgement.WORSE
     return called / trials, worse / trials
@@ -74,13 +96,12 @@ def main(trials: int) -> None:
     head = ("noise", "weather", "repeats", "A/A called", "5 % found", "10 % found", "20 % found")
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for noise in (0.01, 0.03, 0.06):
-        for correlation in (0.0, CORRELATION):
+        for kind, correlation, in_turns in KINDS:
             for repeats in (3, 5, 10):
-                cells = [f"{rates(trials, repeats, noise, correlation=correlation)[0]:.1%}"]
+                more = {"correlation": correlation, "in_turns": in_turns}
+                cells = [f"{rates(trials, repeats, noise, **more)[0]:.1%}"]
                 for slower in (0.05, 0.10, 0.20):
-                    found = rates(trials, repeats, noise, slower=slower, correlation=correlation)[1]
-                    cells.append(f"{found:.0%}")
-                kind = "walk" if correlation else "independent"
+                    cells.append(f"{rates(trials, repeats, noise, slower=slower, **more)[1]:.0%}")
                 print(f"| {noise:.0%} | {kind} | {repeats} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -6,8 +6,9 @@ from statistics import NormalDist, fmean
 
 import msgspec
 
-from uncork.bench import drift
-from uncork.bench.statistics import LogRatio, holm, log_ratio, pooled, t_quantile
+from uncork.bench import drift, fingerprints
+from uncork.bench.statistics import LogRatio, holm, t_quantile
+from uncork.bench.weather import Point, Step, step
 from uncork.model.bench import BenchRun, LevelResult
 from uncork.model.comparison import Comparison, Difference, Judgement
 
@@ -46,25 +47,30 @@ def compare(
     """Compare two runs; `tested` names the fingerprint entries that the change under test may alter.
 
     `floor` maps metrics to the |ln ratio| that two runs of an unchanged server reach on this host (noise.py): a
-    difference below it is not called one.
+    difference below it is not called one. It is of runs one after the other, so runs in turns do not need it.
 
     The verdict rests on each metric over all levels, corrected for the number of metrics; the levels are
     shown beside it, corrected for all that were asked. Runs that differ in anything else are not comparable.
     """
-    allowed = set(tested)
-    differs: list[str] = []
-    tested_found: list[str] = []
-    for name, was, now in differences(before, after):
-        line = f"{name}: {was} → {now}"
-        (tested_found if name in allowed else differs).append(line)
+    allowed, in_turns = tuple(tested), drift.in_turns(before, after)
+    found = [*fingerprints.differing(before, after), *_cache_differs(before, after)]
+    differs = [one for one in found if not fingerprints.under_test(one.name, allowed)]
+    unknown = tuple(fingerprints.unknown_in_both(before, after))
     overall = _overall(before, after)
+    floor = {} if in_turns else floor or {}
     if differs or not overall:
         verdict = Judgement.NOT_COMPARABLE if differs else Judgement.UNCLEAR
-        why = f"the runs differ in {'; '.join(differs)}" if differs else "no level was measured in both runs"
+        why = (
+            f"the runs differ in {'; '.join(map(_line, differs))}"
+            if differs
+            else "no level was measured in both runs"
+        )
         says = f"{verdict.value}: {why}"
     else:
-        overall = tuple(_above(one, floor or {}) for one in overall)
-        verdict, says = _judged_whole(before, after, overall)
+        overall = tuple(_above(one, floor) for one in overall)
+        verdict = _verdict(overall)
+        says = _sentence(verdict, overall)
+        says += f"; not known whether equal: {', '.join(unknown)}" if unknown else ""
     return Comparison(
         schema=SCHEMA,
         judgement=verdict,
@@ -73,10 +79,36 @@ def compare(
         after=after.run_id,
         overall=overall,
         levels=_levels(before, after),
-        differs=tuple(differs),
-        tested=tuple(tested_found),
-        notes=(*_floor_notes(overall, floor or {}), *_notes(before, after)),
+        differs=tuple(map(_line, differs)),
+        tested=tuple(_line(one) for one in found if one not in differs),
+        unknown=unknown,
+        notes=(
+            *_grounds(before, after, in_turns, floor),
+            *_floor_notes(overall, floor),
+            *_notes(before, after),
+        ),
     )
+
+
+def _line(one: fingerprints.Differing) -> str:
+    return f"{one.name}: {one.was} → {one.now}"
+
+
+def _grounds(before: BenchRun, after: BenchRun, in_turns: bool, floor: Mapping[str, float]) -> list[str]:
+    """What the verdict rests on, beyond its own figures."""
+    said = []
+    if not before.fingerprint and not after.fingerprint:
+        said.append(
+            "neither run says on which host and server settings it was measured: only the workload was compared"
+        )
+    if in_turns:
+        said.append("measured in turns: a drift of the host falls on both sides")
+    elif not floor:
+        said.append(
+            "one run after the other, and no noise floor of this host: what changed between the two by itself"
+            " cannot be told from the change (uncork bench --noise 5, or runs in turns: docs/compare.md)"
+        )
+    return said
 
 
 def _above(one: Difference, floor: Mapping[str, float]) -> Difference:
@@ -95,29 +127,12 @@ def _floor_notes(overall: tuple[Difference, ...], floor: Mapping[str, float]) ->
     ]
 
 
-def _judged_whole(
-    before: BenchRun, after: BenchRun, overall: tuple[Difference, ...]
-) -> tuple[Judgement, str]:
-    """The verdict, which a drift as large as the difference takes away, and its sentence."""
-    verdict = _verdict(overall)
-    largest = max(abs(math.log(one.ratio)) for one in overall)
-    why = drift.hides(before, after, largest)
-    if why and verdict in (Judgement.IMPROVED, Judgement.WORSE):
-        return Judgement.UNCLEAR, f"{Judgement.UNCLEAR.value}: {why}, half of the difference or more"
-    return verdict, _sentence(verdict, overall)
-
-
-def differences(before: BenchRun, after: BenchRun) -> Iterable[tuple[str, str, str]]:
-    """What differs between the fingerprints, the workloads and the definitions: (name, before, after)."""
-    old = {"metrics": before.metrics, "model": before.model, "workload": before.workload_hash}
-    new = {"metrics": after.metrics, "model": after.model, "workload": after.workload_hash}
-    cached = _cached_share(before), _cached_share(after)
-    if None not in cached and abs((cached[0] or 0) - (cached[1] or 0)) > CACHED:
-        old["prefix cache hits"], new["prefix cache hits"] = (f"{share:.0%} of the input" for share in cached)
-    old, new = old | before.fingerprint, new | after.fingerprint
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            yield name, str(old.get(name, "(absent)")), str(new.get(name, "(absent)"))
+def _cache_differs(before: BenchRun, after: BenchRun) -> list[fingerprints.Differing]:
+    """More of the input from the prefix cache in one run than in the other: they did not do the same work."""
+    was, now = _cached_share(before), _cached_share(after)
+    if was is None or now is None or abs(was - now) <= CACHED:
+        return []
+    return [fingerprints.Differing("prefix cache hits", f"{was:.0%} of the input", f"{now:.0%} of the input")]
 
 
 def _cached_share(run: BenchRun) -> float | None:
@@ -137,22 +152,30 @@ def _common_levels(before: BenchRun, after: BenchRun) -> list[str]:
     return list(dict.fromkeys(level.level for level in before.levels if level.level in there))
 
 
+class _Row(msgspec.Struct, frozen=True):
+    """One line of the answer before it is judged: the figures of both runs and the step between them."""
+
+    level: str
+    metric: Metric
+    was: list[float]
+    now: list[float]
+    step: Step | None
+
+
 def _overall(before: BenchRun, after: BenchRun) -> tuple[Difference, ...]:
-    rows: list[tuple[str, Metric, list[float], list[float], LogRatio | None]] = []
+    rows = []
     for metric in METRICS:
-        old, new, ratios = [], [], []
-        for level in _common_levels(before, after):
-            was, now = _samples(before, level, metric), _samples(after, level, metric)
-            if not was or not now:
-                continue
-            old.append(math.exp(fmean(map(math.log, was))))
-            new.append(math.exp(fmean(map(math.log, now))))
-            if ratio := log_ratio(was, now):
-                ratios.append(ratio)
-        if old:
-            rows.append(("", metric, old, new, pooled(ratios) if len(ratios) == len(old) else None))
-    counts = _repeats(before), _repeats(after)
-    return _judged(rows, counts)
+        pairs = [
+            (level, was, now)
+            for level in _common_levels(before, after)
+            if (was := _samples(before, level, metric)) and (now := _samples(after, level, metric))
+        ]
+        if pairs:
+            old = [math.exp(fmean(map(math.log, was))) for _, was, _ in pairs]
+            new = [math.exp(fmean(map(math.log, now))) for _, _, now in pairs]
+            names = {level for level, _, _ in pairs}
+            rows.append(_Row("", metric, old, new, step(_points(before, after, names, metric))))
+    return _judged(rows, (_repeats(before), _repeats(after)))
 
 
 def _levels(before: BenchRun, after: BenchRun) -> tuple[Difference, ...]:
@@ -161,77 +184,79 @@ def _levels(before: BenchRun, after: BenchRun) -> tuple[Difference, ...]:
         for metric in METRICS:
             was, now = _samples(before, level, metric), _samples(after, level, metric)
             if was and now:
-                rows.append((level, metric, was, now, log_ratio(was, now)))
+                rows.append(_Row(level, metric, was, now, step(_points(before, after, {level}, metric))))
     return _judged(rows, None)
+
+
+def _points(before: BenchRun, after: BenchRun, names: set[str], metric: Metric) -> list[Point]:
+    """The figures of these levels in the order in which they were measured, as far as that is known."""
+    return [
+        Point(one.level, is_after, one.started_unix_s, math.log(value))
+        for is_after, run in ((False, before), (True, after))
+        for one in sorted(run.levels, key=lambda one: (one.started_unix_s, one.order))
+        if one.level in names and one.valid and (value := metric.read(one)) is not None and value > 0
+    ]
 
 
 def _repeats(run: BenchRun) -> int:
     return len({level.repeat for level in run.levels})
 
 
-def _judged(
-    rows: list[tuple[str, Metric, list[float], list[float], LogRatio | None]], counts: tuple[int, int] | None
-) -> tuple[Difference, ...]:
-    corrected = holm([1.0 if ratio is None else ratio.p_value() for *_, ratio in rows])
+def _judged(rows: list[_Row], counts: tuple[int, int] | None) -> tuple[Difference, ...]:
+    corrected = holm([1.0 if row.step is None else row.step.p_value() for row in rows])
     # The interval shown is Bonferroni's over the same family: wider than Holm's steps, and easy to state.
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows))
     return tuple(
-        _difference(level, metric, was, now, ratio, p, confidence, counts or (len(was), len(now)))
-        for (level, metric, was, now, ratio), p in zip(rows, corrected, strict=True)
+        _difference(row, p, confidence, counts or (len(row.was), len(row.now)))
+        for row, p in zip(rows, corrected, strict=True)
     )
 
 
-def _difference(
-    level: str,
-    metric: Metric,
-    was: list[float],
-    now: list[float],
-    ratio: LogRatio | None,
-    p_value: float,
-    confidence: float,
-    counts: tuple[int, int],
-) -> Difference:
-    middle = math.exp(fmean(map(math.log, now)) - fmean(map(math.log, was)))
-    low, high = ratio.interval(confidence) if ratio else (None, None)
-    said = judgement(middle, ratio, p_value, higher_is_better=metric.higher_is_better)
-    unsettled = ratio is not None and said is Judgement.UNCLEAR
-    needed = _repeats_needed(ratio, min(counts), confidence) if ratio and unsettled else None
+def _difference(row: _Row, p_value: float, confidence: float, counts: tuple[int, int]) -> Difference:
+    log = row.step.mean if row.step else fmean(map(math.log, row.now)) - fmean(map(math.log, row.was))
+    low, high = row.step.interval(confidence) if row.step else (None, None)
+    better = row.metric.higher_is_better
+    said = judgement(math.exp(log), row.step, p_value, higher_is_better=better)
+    unsettled = row.step is not None and said is Judgement.UNCLEAR
     return Difference(
-        level=level,
-        metric=metric.name,
-        unit=metric.unit,
-        higher_is_better=metric.higher_is_better,
-        before=fmean(was),
-        after=fmean(now),
+        level=row.level,
+        metric=row.metric.name,
+        unit=row.metric.unit,
+        higher_is_better=better,
+        before=fmean(row.was),
+        after=fmean(row.now),
         n_before=counts[0],
         n_after=counts[1],
-        ratio=middle,
+        ratio=math.exp(log),
         low=low,
         high=high,
         confidence=confidence,
         judgement=said,
-        repeats_needed=needed,
+        repeats_needed=_repeats_needed(row.step, min(counts), confidence) if row.step and unsettled else None,
     )
 
 
-def judgement(middle: float, ratio: LogRatio | None, p_value: float, *, higher_is_better: bool) -> Judgement:
+def judgement(
+    middle: float, ratio: LogRatio | Step | None, p_value: float, *, higher_is_better: bool
+) -> Judgement:
     """What a ratio after/before supports; `p_value` is corrected for how many were asked.
 
     Equivalence comes first: a difference that is certain and too small to matter is none (Schuirmann 1987).
     """
-    if ratio and _within(ratio.interval(2 * CONFIDENCE - 1)):
+    if ratio and _within(ratio):
         return Judgement.EQUIVALENT
     if p_value < 1 - CONFIDENCE:
         return Judgement.IMPROVED if (middle > 1) == higher_is_better else Judgement.WORSE
     return Judgement.UNCLEAR
 
 
-def _within(interval: tuple[float, float]) -> bool:
-    """Two one-sided tests: the 90 % interval lies inside the margin."""
-    return interval[0] > 1 - EQUIVALENT and interval[1] < 1 + EQUIVALENT
+def _within(ratio: LogRatio | Step) -> bool:
+    """Two one-sided tests: that the ratio is not below the margin, and not above it."""
+    low, high = math.log1p(-EQUIVALENT), math.log1p(EQUIVALENT)
+    return max(ratio.below(low), 1 - ratio.below(high)) < 1 - CONFIDENCE
 
 
-def _repeats_needed(ratio: LogRatio, repeats: int, confidence: float) -> int:
+def _repeats_needed(ratio: Step, repeats: int, confidence: float) -> int:
     """How many repeats a run would show this difference, or that it is below the margin, if it is real."""
     effect = max(abs(ratio.mean), math.log1p(EQUIVALENT))
 

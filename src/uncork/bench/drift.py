@@ -1,8 +1,7 @@
 """Whether a run drifted while it was measured: with time, and with the temperature of the hottest GPU.
 
 Both are a straight line through ln(tokens/s) with a level of its own for each level (fixed effects), so that fast
-levels do not pass for a trend. Repeats that drift are not independent: what they say of a difference of the same
-size is worth nothing.
+levels do not pass for a trend. It is told to the reader; what it means for a difference is in weather.py.
 """
 
 import math
@@ -54,13 +53,10 @@ def notes(name: str, run: BenchRun) -> list[str]:
     return said
 
 
-def hides(before: BenchRun, after: BenchRun, log_ratio: float) -> str:
-    """Why a difference may be drift alone: a run that moved by half of it or more while it ran; empty otherwise."""
-    for name, run in (("before", before), ("after", after)):
-        trend = over_time(run)
-        if trend and trend.p_value < SURE and abs(math.log1p(trend.change)) >= abs(log_ratio) / 2:
-            return f"the run {name} drifted by {trend.change:+.1%} by itself"
-    return ""
+def in_turns(before: BenchRun, after: BenchRun) -> bool:
+    """Whether the runs were measured by turns: each began before the other had ended."""
+    old, new = ([level.started_unix_s for level in run.levels] for run in (before, after))
+    return bool(old and new) and min(old) < max(new) and min(new) < max(old)
 
 
 def warmer(before: BenchRun, after: BenchRun) -> list[str]:

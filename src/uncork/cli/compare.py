@@ -13,10 +13,15 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def compare(
-    before: Annotated[str, typer.Argument(help="Folder of a run of uncork bench, or its summary.json.")],
-    after: Annotated[str, typer.Argument(help="The other one.")],
+    before: Annotated[
+        str, typer.Argument(help="Folder of a run of uncork bench; several, measured in turns: A1,A2,A3.")
+    ],
+    after: Annotated[str, typer.Argument(help="The other one, or the other ones.")],
     tested: Annotated[
-        str, typer.Option(help="What was changed on purpose: fingerprint names, comma-separated.")
+        str,
+        typer.Option(
+            help="What was changed on purpose: fingerprint names, comma-separated; * stands for any text."
+        ),
     ] = "",
     noise: Annotated[
         str, typer.Option(help="A noise.json of uncork bench --noise; found beside the runs otherwise.")
@@ -28,12 +33,11 @@ def compare(
 ) -> None:
     """Say what two runs support: improved, worse, equivalent, no difference shown, or not comparable."""
     from uncork.bench.compare import compare as judge
-    from uncork.bound.levels import read_run
     from uncork.cli.show import print_json
     from uncork.errors import NotComparable
     from uncork.model.comparison import Judgement
 
-    first, second = read_run(before), read_run(after)
+    first, second = _runs(before), _runs(after)
     names = [name.strip() for name in tested.split(",") if name.strip()]
     result = judge(first, second, tested=names, floor=_floor(noise, (before, after), first, second))
     if as_json:
@@ -50,6 +54,20 @@ def compare(
     raise typer.Exit(1 if result.judgement is Judgement.WORSE else 0)
 
 
+def _runs(folders: str) -> "BenchRun":
+    """The run in a folder, or several as one."""
+    from uncork.bench.merge import merged
+    from uncork.bound.levels import read_run
+
+    return merged([read_run(folder) for folder in _folders(folders)])
+
+
+def _folders(named: str) -> list[str]:
+    from pathlib import Path
+
+    return [named] if Path(named).exists() else named.split(",")
+
+
 def _floor(noise: str, runs: tuple[str, str], first: "BenchRun", second: "BenchRun") -> dict[str, float]:
     """The floor of the file that was named, else of the first noise.json beside a run; of none, nothing."""
     from pathlib import Path
@@ -57,7 +75,8 @@ def _floor(noise: str, runs: tuple[str, str], first: "BenchRun", second: "BenchR
     from uncork.bench.noise import FILE, floors, read_noise
     from uncork.errors import BadInput
 
-    beside = [Path(run) if Path(run).is_dir() else Path(run).parent for run in runs]
+    named = [Path(one) for run in runs for one in _folders(run)]
+    beside = [path if path.is_dir() else path.parent for path in named]
     places = [Path(noise)] if noise else [folder / FILE for one in beside for folder in (one, one.parent)]
     found = next((known for place in places if (known := read_noise(place))), None)
     if noise and found is None:
@@ -82,7 +101,8 @@ def _show(result: "Comparison") -> None:
     needed = max((one.repeats_needed or 0 for one in result.overall), default=0)
     if needed:
         out.print(f"\nWith about {needed} repeats a run this would be settled, if it is real.")
-    for name, lines in (("under test", result.tested), ("note", result.notes)):
+    unknown = [f"{name}: neither run could read it" for name in result.unknown]
+    for name, lines in (("under test", result.tested), ("unknown", unknown), ("note", result.notes)):
         for line in lines:
             out.print(f"{name}: {clean(line)}")
 

@@ -52,3 +52,4 @@ class Comparison(msgspec.Struct, frozen=True):
     differs: tuple[str, ...]  # what differs and was not under test
     tested: tuple[str, ...]  # what differs and was
     notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # what neither run could read: nobody knows whether it is equal
