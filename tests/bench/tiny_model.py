@@ -35,7 +35,7 @@ def _entry(key: str, kind: int, value: object) -> bytes:
     return _text(key) + struct.pack("<I", kind) + _value(kind, value)
 
 
-def _tensors(words: int) -> dict[str, np.ndarray]:
+def _tensors(words: int, layers: int) -> dict[str, np.ndarray]:
     chance = np.random.default_rng(0)
 
     def dense(rows: int, columns: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def _tensors(words: int) -> dict[str, np.ndarray]:
         "output_norm.weight": ones,
         "output.weight": dense(words, WIDTH),
     }
-    for layer in range(LAYERS):
+    for layer in range(layers):
         shapes = {"attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH)}
         shapes |= {
             "attn_output": (WIDTH, WIDTH),
@@ -60,8 +60,8 @@ def _tensors(words: int) -> dict[str, np.ndarray]:
     return found
 
 
-def write_tiny_model(path: Path) -> Path:
-    """Write the model; a few milliseconds."""
+def write_tiny_model(path: Path, *, layers: int = LAYERS) -> Path:
+    """Write the model; a few milliseconds. More layers make it slower, and nothing else."""
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "\u2581"]
     # Pieces are joined two by two, so a word is a token only where each of its beginnings is one.
     tokens += sorted({letter for word in WORDS for letter in word})
@@ -75,7 +75,7 @@ def write_tiny_model(path: Path) -> Path:
             ("general.file_type", U32, 0),
         ),
         *(("llama.context_length", U32, CONTEXT), ("llama.embedding_length", U32, WIDTH)),
-        *(("llama.block_count", U32, LAYERS), ("llama.feed_forward_length", U32, 3 * WIDTH)),
+        *(("llama.block_count", U32, layers), ("llama.feed_forward_length", U32, 3 * WIDTH)),
         *(("llama.attention.head_count", U32, HEADS), ("llama.attention.head_count_kv", U32, HEADS)),
         *(("llama.attention.layer_norm_rms_epsilon", F32, 1e-5), ("llama.vocab_size", U32, len(tokens))),
         *(("llama.rope.dimension_count", U32, WIDTH // HEADS), ("tokenizer.ggml.model", STRING, "llama")),
@@ -84,7 +84,7 @@ def write_tiny_model(path: Path) -> Path:
         *(("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2)),
         ("tokenizer.ggml.unknown_token_id", U32, 0),
     ]
-    tensors = _tensors(len(tokens))
+    tensors = _tensors(len(tokens), layers)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
     head += b"".join(_entry(*field) for field in fields)
     data = b""

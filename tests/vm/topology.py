@@ -5,6 +5,7 @@ from dataclasses import dataclass
 NVME = "1b36:0010"  # what the endpoints are in QEMU, before they get another id
 DOWNSTREAM, UPSTREAM, ROOT_PORT = "104c:8233", "104c:8232", "1b36:000c"
 E1000E = "8086:10d3"
+PRO_6000, H100_PCIE = "2bb5", "2331"  # NVIDIA's device ids
 
 # Device Control: MaxPayload 128, relaxed ordering, no snoop, and MaxReadReq in bits 14:12.
 READ_REQUEST_WRITABLE = 0x78F0
@@ -47,7 +48,9 @@ def devices(gpus: tuple[Gpu, ...] = GPUS) -> list[str]:
     return [part for word in words for part in ("-device", word)] + ["-netdev", "user,id=net,restrict=on"]
 
 
-def express(gpus: tuple[Gpu, ...] = GPUS, *, redirect: tuple[int, ...] = (0, 1, 2, 3)) -> str:
+def express(
+    gpus: tuple[Gpu, ...] = GPUS, *, redirect: tuple[int, ...] = (0, 1, 2, 3), device: str = PRO_6000
+) -> str:
     """Lines for express.c: MaxReadReq writable everywhere, NVIDIA ids, links, ACS on switch ports.
 
     `redirect` numbers the downstream ports whose ACS sends peer traffic up to the root.
@@ -77,7 +80,7 @@ def express(gpus: tuple[Gpu, ...] = GPUS, *, redirect: tuple[int, ...] = (0, 1, 
     # A ConnectX-7 by its id, on hardware that is something else.
     lines += [f"{E1000E} 0 exp+8 10 2810 0", f"{E1000E} 0 0 20 102115b3 0"]
     # The id last: it is what the lines above find the function by.
-    lines += [f"{NVME} {number} 0 20 2bb510de 0" for number in range(len(gpus))]
+    lines += [f"{NVME} {number} 0 20 {device}10de 0" for number in range(len(gpus))]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,9 @@ module_param(NVreg_EnablePCIERelaxedOrderingMode, int, 0444);
 static char *NVreg_RegistryDwords = "";
 module_param(NVreg_RegistryDwords, charp, 0444);
 
+static bool proprietary; /* of the lab: which of the two kernel modules it says to be */
+module_param(proprietary, bool, 0444);
+
 static int params_show(struct seq_file *file, void *unused)
 {
 	seq_printf(file, "EnablePCIERelaxedOrderingMode: %d\n", NVreg_EnablePCIERelaxedOrderingMode);
@@ -20,7 +23,8 @@ static int params_show(struct seq_file *file, void *unused)
 
 static int version_show(struct seq_file *file, void *unused)
 {
-	seq_puts(file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " VERSION "  Release Build  (stand-in)\n");
+	seq_printf(file, "NVRM version: NVIDIA UNIX %s  " VERSION "  Release Build  (stand-in)\n",
+		   proprietary ? "x86_64 Kernel Module" : "Open Kernel Module for x86_64");
 	return 0;
 }
 
