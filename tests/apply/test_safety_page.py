@@ -24,3 +24,11 @@ def test_every_promise_names_tests_that_exist():
 
     assert missing == []
     assert len(named) > 35
+
+
+def test_every_row_of_promises_names_a_test():
+    section = PAGE.read_text(encoding="utf-8").partition("## Promises")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+    assert [row for row in rows if not re.search(r"`(\w+/)?\w+\.py|`…::", row)] == []
+    assert len(rows) > 40
