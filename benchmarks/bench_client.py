@@ -4,7 +4,8 @@
 
 The reference server (C, on the first processor, real-time where allowed) logs the clock around every send; what
 a client reports is held against that, answer by answer. CPU is that of the whole client process with its threads
-(user and system, parsing and result file included) less that of the same client asking one request for one token.
+(user and system, parsing and result file included) less that of the same client asking one request for one token
+(median of three).
 MB is its peak resident memory. `others` is what everybody else used of this machine meanwhile, in cores: runs with
 more than a few hundredths say less about the client than about its neighbours. Clients run at niceness -20
 where allowed, and with --realtime ahead of everything else, for a machine that others use meanwhile.
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,12 +29,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from uncork.bench.metrics import quantile
 from uncork.bench.reference_server import Truth, reference_server
 
 TOKENS = 128
+FEWEST = 8  # requests of a run: with fewer the CPU of its tokens drowns in that of its start
 INTERRUPTED_NS = 100_000
 REALTIME = False
 
@@ -59,17 +60,26 @@ Client = Callable[[str, int, int, int, Path], tuple[list[str], Callable[[], list
 
 def uncork(url: str, streams: int, requests: int, tokens: int, folder: Path):
     """Ourselves, as a process of its own."""
-    out = folder / "own.json"
+    out = folder / "run"
 
     def read() -> list[Reported]:
-        return [Reported(*item) for item in json.loads(out.read_text("utf-8"))]
+        said = map(json.loads, (out / "requests.jsonl").read_text("utf-8").splitlines())
+        return [
+            Reported(
+                int(record["server_id"].removeprefix("ref-")),
+                (record["event_ns"][0] - record["sent_ns"]) / 1e6,
+                [(b - a) / 1e6 for a, b in pairwise(record["event_ns"])],
+            )
+            for record in said
+            if record["outcome"] == "ok"
+        ]
 
     words = [url, streams, requests, tokens, out]
     return [sys.executable, __file__, "--own", *map(str, words)], read
 
 
 def own(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
-    """Run one level and keep what a peer would keep."""
+    """Run one level and keep its requests."""
     from uncork.bench.lengths import Lengths
     from uncork.bench.level import run_level
     from uncork.bench.spec import Level, SuiteSpec
@@ -79,17 +89,8 @@ def own(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
     level = Level(concurrency=streams, requests=requests)
     spec = SuiteSpec(endpoint=url, levels=(level,), input_len=16, output_len=tokens, repeats=1, processes=1)
     outcome = run_level(prepare(spec, lengths=Lengths()), level, 0, 0, 0, lambda *_: None)
-    Store(out.parent / "run").add(outcome.result, outcome.records)
-    kept = [
-        (
-            int(record.server_id.removeprefix("ref-") or -1),
-            (record.event_ns[0] - record.sent_ns) / 1e6,
-            [(b - a) / 1e6 for a, b in pairwise(record.event_ns)],
-        )
-        for record in outcome.records
-        if record.outcome == "ok"
-    ]
-    out.write_bytes(msgspec.json.encode(kept))
+    shutil.rmtree(out, ignore_errors=True)
+    Store(out).add(outcome.result, outcome.records)
 
 
 def find_peers(venv: Path | None) -> dict[str, Client]:
@@ -268,7 +269,8 @@ def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, f
             cpu=cpus[0] if len(cpus) > 1 else -1,
             realtime=paced and len(cpus) > 1,
         ) as server:
-            start = measure(client(server.url, 1, 1, 1, home)[0], server.process.pid)
+            starts = [measure(client(server.url, 1, 1, 1, home)[0], server.process.pid) for _ in range(3)]
+            start_s = sorted(start.cpu_s for start in starts)[1]
             command, read = client(server.url, streams, waves * streams, TOKENS, home)
             cost = measure(command, server.process.pid)
             for stale in home.glob("sglang.json"):
@@ -286,8 +288,8 @@ def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, f
         "ttft_p99": q(ttft, 0.99),
         "itl_p50": q(itl, 0.5),
         "itl_p99": q(itl, 0.99),
-        "us_token": (cost.cpu_s - start.cpu_s) * 1e6 / tokens,
-        "start_s": start.cpu_s,
+        "us_token": (cost.cpu_s - start_s) * 1e6 / tokens,
+        "start_s": start_s,
         "mb": cost.memory_mb,
         "missing": waves * streams - len(reported) + unmatched,
         "tok_s": len(sent) / window_s if window_s else 0.0,
@@ -304,7 +306,7 @@ def rows(clients: dict[str, Client], streams: list[int], runs: int) -> Iterator[
                     "client": name,
                     "streams": n,
                     "pace": "20 ms",
-                    **run(client, n, itl_us=20_000, waves=2),
+                    **run(client, n, itl_us=20_000, waves=max(2, FEWEST // n)),
                 }
     for _ in range(runs):
         for name, client in clients.items():

@@ -178,8 +178,8 @@ def test_stamps_come_onto_the_monotonic_clock():
 
 def test_a_long_turn_makes_the_loop_blind():
     gauge = Gauge(LoopFigures())
-    gauge.note_turn(b"", 10 * BLIND_NS, BLIND_NS + 1)
-    gauge.note_turn(b"", 12 * BLIND_NS, BLIND_NS - 1)
+    gauge.turns += [(b"", 10 * BLIND_NS, BLIND_NS + 1), (b"", 12 * BLIND_NS, BLIND_NS - 1)]
+    gauge.settle()
 
     assert gauge.blind == [(9 * BLIND_NS - 1, 10 * BLIND_NS)]
     assert gauge.figures.turn_max_ns == BLIND_NS + 1

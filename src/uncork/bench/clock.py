@@ -35,16 +35,18 @@ def stamp_ns(stamp: bytes | bytearray) -> int:
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
-def to_monotonic(stamps: bytearray, offset_ns: int) -> tuple[array[int], bool]:
+def to_monotonic(stamps: bytearray, offset_ns: int, origin_ns: int = 0) -> tuple[array[int], bool]:
     """Stamps (struct timespec, or zero seconds and monotonic nanoseconds where the kernel gave none) as
-    monotonic nanoseconds, and whether all came from the kernel."""
-    pairs = array("q", bytes(stamps))
+    monotonic nanoseconds since `origin_ns`, and whether all came from the kernel."""
+    pairs = memoryview(stamps).cast("q").tolist()
     seconds, nanoseconds = pairs[::2], pairs[1::2]
+    zero_ns = offset_ns + origin_ns
     kernel = 0 not in seconds
     if kernel:
-        found = [s * 1_000_000_000 + n - offset_ns for s, n in zip(seconds, nanoseconds, strict=True)]
+        found = [s * 1_000_000_000 + n - zero_ns for s, n in zip(seconds, nanoseconds, strict=True)]
     else:
         found = [
-            s * 1_000_000_000 + n - offset_ns if s else n for s, n in zip(seconds, nanoseconds, strict=True)
+            s * 1_000_000_000 + n - zero_ns if s else n - origin_ns
+            for s, n in zip(seconds, nanoseconds, strict=True)
         ]
     return array("q", found), kernel

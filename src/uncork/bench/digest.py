@@ -27,10 +27,12 @@ class Digest:
         self.keep = keep
         self.waiting: deque[Exchange] = deque()
         self.tick_ns = TICK_NS // 8
+        self.tick_known = False
         self.events = self.merged = 0.0
 
     def take_apart(self, until_ns: int | None) -> None:
         """Turn ended exchanges into records, as many as fit before `until_ns` (at least one)."""
+        self.gauge.settle()
         while self.waiting:
             self._learn(self.keep(self.waiting.popleft(), self.gauge.offset_ns, self.gauge.blind))
             if until_ns is not None and time.monotonic_ns() >= until_ns:
@@ -42,6 +44,7 @@ class Digest:
         self.events = n + 0.9 * self.events  # the latest answers count most
         self.merged = record.merged + 0.9 * self.merged
         if n:
+            self.tick_known = True
             gap_ns = (events[-1] - events[0]) // (n - 1) if n > 1 else 8 * TICK_NS
             self.tick_ns = min(TICK_NS, gap_ns // 8, (events[-1] - record.sent_ns) // 500)
         if self.merged * 100 > self.events:
@@ -56,4 +59,5 @@ class Digest:
             if (exchange := link.exchange) is not None and len(exchange.stamps) > 64
         )
         if gaps:
+            self.tick_known = True
             self.tick_ns = min(TICK_NS, gaps[len(gaps) // 2] // 8)

@@ -29,29 +29,35 @@ class LoopFigures(msgspec.Struct):
 
 
 class Gauge:
-    """Lag and turns of one loop; `blind` lists the times in which it could not look for over BLIND_NS."""
+    """Lag and turns of one loop; `blind` lists the times in which it could not look for over BLIND_NS.
+
+    The loop adds to `turns` and nothing more: the first stamp a turn read, the clock when it began to read, how
+    long it had not looked. `settle` reckons with them when there is time.
+    """
 
     def __init__(self, figures: LoopFigures) -> None:
         self.figures = figures
         self.offset_ns = realtime_offset_ns()
+        self.turns: list[tuple[bytes, int, int]] = []
         self.blind: list[tuple[int, int]] = []
 
-    def note_turn(self, stamp: bytes, back: int, turn_ns: int) -> None:
-        """One turn: the first stamp it read, the clock when it began to read, how long it had not looked."""
+    def settle(self) -> None:
+        """Enter the turns since the last time into the figures and into `blind`."""
         figures = self.figures
-        if stamp and stamp[:8] != NO_KERNEL:
-            lag = back - (stamp_ns(stamp) - self.offset_ns)
-            if lag > figures.lag_max_ns:
-                figures.lag_max_ns = lag
-            if lag > 0 and len(figures.lags_ns) < SAMPLES:
-                figures.lags_ns.append(lag)
-            turn_ns = max(turn_ns, lag)
-        if turn_ns > figures.turn_max_ns:
-            figures.turn_max_ns = turn_ns
-        if len(figures.turns_ns) < SAMPLES:
-            figures.turns_ns.append(turn_ns)
-        if turn_ns > BLIND_NS:
-            self.blind.append((back - turn_ns, back))
+        lags, lengths = figures.lags_ns, figures.turns_ns
+        for stamp, back, turn_ns in self.turns:
+            if stamp and stamp[:8] != NO_KERNEL:
+                lag = back - (stamp_ns(stamp) - self.offset_ns)
+                if lag > 0 and len(lags) < SAMPLES:
+                    lags.append(lag)
+                turn_ns = max(turn_ns, lag)
+                figures.lag_max_ns = max(figures.lag_max_ns, lag)
+            if len(lengths) < SAMPLES:
+                lengths.append(turn_ns)
+            if turn_ns > BLIND_NS:
+                self.blind.append((back - turn_ns, back))
+            figures.turn_max_ns = max(figures.turn_max_ns, turn_ns)
+        self.turns.clear()
 
     def check_clock(self) -> None:
         """See whether the wall clock was set: kernel stamps are of that clock."""

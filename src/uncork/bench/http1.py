@@ -4,6 +4,8 @@ Nothing here runs while tokens arrive. Every piece of a response knows the read 
 gets the time at which its last byte arrived.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 HEAD_END = b"\r\n\r\n"
@@ -22,7 +24,7 @@ class Response(msgspec.Struct):
     garbage: str = ""
 
 
-class Head(msgspec.Struct):
+class Head(msgspec.Struct, frozen=True):
     """Status line and the headers that matter."""
 
     status: int
@@ -40,7 +42,12 @@ def parse_head(raw: bytes) -> Head | None:
         if len(raw) > 65536 or not b"HTTP/".startswith(raw[:5]):
             raise ValueError("the answer is not HTTP")
         return None
-    lines = raw[:end].decode("latin-1").split("\r\n")
+    return _read_head(raw[:end])
+
+
+@lru_cache(maxsize=256)  # the heads of one level are alike but for a date
+def _read_head(raw: bytes) -> Head:
+    lines = raw.decode("latin-1").split("\r\n")
     version, _, rest = lines[0].partition(" ")
     if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
         raise ValueError(f"the answer is not HTTP/1.1: {lines[0][:60]!r}")
@@ -54,7 +61,7 @@ def parse_head(raw: bytes) -> Head | None:
     kind = fields.get("content-type", "")
     return Head(
         status=int(rest[:3]),
-        length=end + 4,
+        length=len(raw) + 4,
         chunked="chunked" in fields.get("transfer-encoding", ""),
         content_length=int(length) if length else -1,
         keep_alive="close"

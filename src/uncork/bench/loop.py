@@ -27,7 +27,7 @@ from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_sta
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
 HUNG_UP = select.EPOLLRDHUP | select.EPOLLHUP
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
-LOOK_NS, LOOK_OFTEN_NS = 250_000_000, 100_000_000
+LOOK_NS, LOOK_OFTEN_NS = 500_000_000, 100_000_000
 
 
 class Loop:
@@ -60,8 +60,6 @@ class Loop:
         self.failed = 0
         self.stop_ns = 0
         self.next_look_ns = 0
-        # An open loop needs spare connections in time; for the rest four looks a second do, and each costs a wake-up.
-        self.look_ns = LOOK_NS if plan.arrivals_ns is None else LOOK_OFTEN_NS
         self.no_more_jobs = False
 
     def run(self) -> LoopFigures:
@@ -88,7 +86,7 @@ class Loop:
     def _start(self) -> None:
         now = self.figures.started_ns = time.monotonic_ns()
         self.stop_ns = now + int(self.plan.limit_s * 1e9)
-        self.next_look_ns = now + self.look_ns
+        self.next_look_ns = now + LOOK_OFTEN_NS
         if self.plan.arrivals_ns is None:
             slots = self.pool.take_all()
             step = self.plan.ramp_ns // max(1, len(slots))
@@ -97,27 +95,35 @@ class Loop:
             self.due.extend((now + at, None) for at in self.plan.arrivals_ns)
 
     def _turn_until_done(self) -> None:
+        """Wait, read, take apart. With few streams every turn finds cold caches, so it does nothing needless."""
         poll, clock = self.pool.epoll.poll, time.monotonic_ns
+        due, digest = self.due, self.digest
         back = clock()
-        while self.in_flight or self.due:
-            now = clock()
-            self._send_due(now)
-            now = clock()
-            if now >= self.next_look_ns:
-                self._look_round(now)
-                if self.figures.died or (now > self.stop_ns and self._cancel_overdue(now)):
+        while self.in_flight or due:
+            called, wait_s = clock(), LOOK_NS / 1e9
+            if due or digest.waiting or called >= self.next_look_ns:
+                if not self._prepare(called):
                     break
-            called = clock()
-            ready = poll(self._wait_s(called), 512)
+                called = clock()
+                wait_s = self._wait_s(called)
+            ready = poll(wait_s, 512)
             turn_ns, back = called - back, clock()
             if ready:
                 self._read(ready, back, turn_ns)
-                if self.digest.tick_ns and self.in_flight >= TICK_FROM:
-                    self._idle(back + self.digest.tick_ns)
-                elif self.digest.waiting:
-                    self.digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 4))
-            elif self.digest.waiting:
-                self.digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 2))
+                if self.in_flight >= TICK_FROM and digest.tick_ns:
+                    self._idle(back + digest.tick_ns)
+                elif digest.waiting:
+                    digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 4))
+            elif digest.waiting:
+                digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 2))
+
+    def _prepare(self, now: int) -> bool:
+        """What is due before the next wait; False where the level is over before its end."""
+        self._send_due(now)
+        if now < self.next_look_ns:
+            return True
+        self._look_round(now)
+        return not (self.figures.died or (now > self.stop_ns and self._cancel_overdue(now)))
 
     def _wait_s(self, now: int) -> float:
         if self.digest.waiting:
@@ -173,7 +179,7 @@ class Loop:
             text = data.removeprefix(line).removeprefix(plain.before).removesuffix(plain.suffix)
             if len(text) != rest - plain.around or QUOTE in text:
                 self._keep(link, data, stamp)
-        self.gauge.note_turn(first_stamp, back, turn_ns)
+        self.gauge.turns.append((first_stamp, back, turn_ns))
 
     def _read_any(self, link: Connection, mask: int) -> bytes:
         """Any read: a head, TLS, an answer whose plain event is not known, the end of a connection. Its stamp."""
@@ -384,8 +390,13 @@ class Loop:
         return True
 
     def _look_round(self, now: int) -> None:
-        """A few times a second: wall clock, stalls, progress, jobs ahead."""
-        self.next_look_ns = now + self.look_ns
+        """Twice a second: wall clock, stalls, progress, jobs ahead.
+
+        More often where it matters: an open loop needs spare connections in time, a young one its tick.
+        """
+        often = self.plan.arrivals_ns is not None or not self.digest.tick_known
+        self.next_look_ns = now + (LOOK_OFTEN_NS if often else LOOK_NS)
+        self.gauge.settle()
         self.gauge.check_clock()
         self.progress(self.ended, self.failed, self.in_flight)
         while len(self.ahead) < 64 and not self.no_more_jobs:

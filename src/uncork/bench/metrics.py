@@ -7,7 +7,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import mul, sub
+from operator import sub
 
 from uncork.bench.records import Record
 from uncork.bench.spec import Objectives
@@ -31,23 +31,18 @@ def quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def distribution(values: Iterable[float], scale: float = 1.0) -> Distribution | None:
-    """The distribution of the values times `scale`; None of an empty sample. Integers are summed exactly."""
+    """The distribution of the values times `scale`; None of an empty sample."""
     ordered = sorted(values)
     if not ordered:
         return None
     n = len(ordered)
-    if type(ordered[0]) is int:
-        total = sum(ordered)
-        mean = total / n
-        variance = (n * sum(map(mul, ordered, ordered)) - total * total) / (n * (n - 1)) if n > 1 else 0.0
-    else:
-        mean = math.fsum(ordered) / n
-        variance = math.fsum((value - mean) ** 2 for value in ordered) / (n - 1) if n > 1 else 0.0
+    mean = (sum(ordered) if type(ordered[0]) is int else math.fsum(ordered)) / n
+    std = math.dist(ordered, [mean] * n) / math.sqrt(n - 1) if n > 1 else 0.0
     p50, p90, p95, p99, p999 = (quantile(ordered, q) * scale for q in (0.5, 0.9, 0.95, 0.99, 0.999))
     return Distribution(
         n=n,
         mean=mean * scale,
-        std=math.sqrt(variance) * scale,
+        std=std * scale,
         min=ordered[0] * scale,
         p50=p50,
         p90=p90,

@@ -123,23 +123,23 @@ def read_exchange(exchange: Exchange, reader: Reader, offset_ns: int, blind: lis
     """
     response = take_apart(exchange.parts, reader.api.framing)
     reading = reader.api.read(response.events)
-    stamps, kernel = to_monotonic(exchange.stamps, offset_ns) if exchange.stamps else (array("q"), True)
+    stamps, kernel = to_monotonic(exchange.stamps, offset_ns, reader.origin_ns)
     kept = [exchange.numbers[response.reads[i]] for i in reading.generations]
     reads = sorted(kept + _plain_reads(exchange)) if len(exchange.numbers) < len(stamps) else kept
     record = _begin_record(exchange, reader, reading)
     record.stamp = "kernel" if kernel else "user"
     record.status = response.status
-    record.event_ns = array("q", [stamps[read] - reader.origin_ns for read in reads])
+    record.event_ns = _at(stamps, reads)
     if stamps:
-        record.first_byte_ns = stamps[0] - reader.origin_ns
-        record.end_ns = stamps[-1] - reader.origin_ns
+        record.first_byte_ns, record.end_ns = stamps[0], stamps[-1]
     if reading.first_answer > 0:
         first = kept[reading.first_answer]
         record.first_answer = bisect_left(reads, first) + reading.first_answer - bisect_left(kept, first)
     _judge(record, exchange, response, reading)
     _count_tokens(record, reading, len(reads))
     _flag(record, exchange, reading, reader)
-    _count_merged(record, reads, stamps, blind)
+    if len(set(record.event_ns)) < len(reads):  # events of one read share its stamp
+        _count_merged(record, reads, reader.origin_ns, blind)
     if reader.save_text:
         record.text = reading.text()
     return record
@@ -234,15 +234,20 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
     record.flags = tuple(flags)
 
 
-def _count_merged(record: Record, reads: list[int], stamps: array[int], blind: list[tuple[int, int]]) -> None:
+def _count_merged(record: Record, reads: list[int], origin_ns: int, blind: list[tuple[int, int]]) -> None:
     """Events that came in the same read as the one before, and those of them that had to wait for the loop."""
-    if len(set(record.event_ns)) == len(record.event_ns):
-        return  # events of one read share its stamp
     for (before, read), (earlier, at) in zip(pairwise(reads), pairwise(record.event_ns), strict=True):
         if read == before or at == earlier:
             record.merged += 1
-            stamp = stamps[read]
+            stamp = at + origin_ns
             near = bisect_left(blind, (stamp, 0))
             record.merged_late += any(
                 start <= stamp <= end for start, end in blind[max(0, near - 1) : near + 1]
             )
+
+
+def _at(stamps: array[int], reads: list[int]) -> array[int]:
+    """The stamps of those reads, in their order."""
+    if reads and reads == list(range(reads[0], reads[0] + len(reads))):
+        return stamps[reads[0] : reads[-1] + 1]  # the usual case: an event a read
+    return array("q", map(stamps.__getitem__, reads))

@@ -1,5 +1,6 @@
 """Connections: opened before the clock starts, stamped by the kernel, TLS in memory."""
 
+import contextlib
 import resource
 import socket
 import ssl
@@ -135,8 +136,22 @@ def keep_stamps_on() -> socket.socket:
     such socket, and the first bytes after them would have no stamp.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    ask_for_stamps(sock)
+    if ask_for_stamps(sock):
+        _wait_for_stamps(sock)
     return sock
+
+
+def _wait_for_stamps(sock: socket.socket) -> None:
+    """Send to ourselves until a stamp comes with it, at most a quarter second: work queues wait on a busy machine."""
+    with contextlib.suppress(OSError):
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(0.001)
+        until_ns = time.monotonic_ns() + 250_000_000
+        while time.monotonic_ns() < until_ns:
+            sock.sendto(b".", sock.getsockname())
+            if sock.recvmsg(1, CONTROL_BYTES)[1]:
+                return
+            time.sleep(0.001)
 
 
 def user_stamp() -> bytes:

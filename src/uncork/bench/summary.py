@@ -7,6 +7,7 @@ import resource
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -56,7 +57,7 @@ def summarise(
     reason = why_invalid(records, figures, check, level)
     cached = [record.cached_tokens for record in done if record.cached_tokens is not None]
     opened = level.arrival != "closed"
-    chunks = _ms(gap for r in done for gap in metrics.chunk_intervals_ns(r))
+    chunks = metrics.distribution(chain.from_iterable(map(metrics.chunk_intervals_ns, done)), 1e-6)
     return LevelResult(
         level=level.name,
         repeat=setting.repeat,
