@@ -112,14 +112,21 @@ class Counter(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A link under load: what it runs at, what both ends can do, and registers that were set on purpose."""
+    """A link under load: what it runs at, and what both ends can do."""
 
     component: str
     generation: int | Unknown
     width: int | Unknown
     max_generation: int | Unknown
     max_width: int | Unknown
-    registers: dict[str, str] = {}
+
+
+class Register(msgspec.Struct, frozen=True):
+    """A setting of a component that decides how fast or by which way peers reach each other, as it reads now."""
+
+    component: str
+    name: str
+    value: str | Unknown
 
 
 class AllReduce(msgspec.Struct, frozen=True):
@@ -224,6 +231,10 @@ class Fabric(Protocol):
 
     def counters(self) -> tuple[Counter, ...]:
         """Error counters of every component, both ends of each link."""
+        ...
+
+    def registers(self) -> tuple[Register, ...]:
+        """Settings of GPUs and bridges that must not move while they are tested."""
         ...
 
     def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:

@@ -15,7 +15,7 @@ from uncork.gate.criteria.concurrency import concurrency
 from uncork.gate.criteria.errors import counters, link, liveness
 from uncork.gate.criteria.flags import direct, latency, ordering
 from uncork.gate.criteria.integrity import integrity, integrity_loaded
-from uncork.gate.fabric import Counter, Fabric, Stuck
+from uncork.gate.fabric import Counter, Fabric, Register, Stuck
 from uncork.model.gate import Baseline, Criterion, CriterionResult, Depth, GateResult, Trouble, Verdict
 
 SCHEMA = 1
@@ -92,7 +92,7 @@ def verify(
 
 
 def _ask_all(run: Run, without: Collection[Criterion], progress: Progress) -> tuple[CriterionResult, ...]:
-    before = run.fabric.counters()
+    before, registers = run.fabric.counters(), run.fabric.registers()
     ended = ""
     results: dict[Criterion, CriterionResult] = {}
     why = run.fabric.does_not_apply
@@ -110,7 +110,7 @@ def _ask_all(run: Run, without: Collection[Criterion], progress: Progress) -> tu
             )
         else:
             progress(f"{criterion} …")
-            results[criterion], ended = _ask(run, criterion, before, ended)
+            results[criterion], ended = _ask(run, criterion, before, registers, ended)
             progress(f"{criterion}: {results[criterion].verdict}")
     if not ended:
         run.figures += run.fabric.extra_figures(run.depth)
@@ -135,7 +135,7 @@ def _not_askable(
 
 
 def _ask(
-    run: Run, criterion: Criterion, before: tuple[Counter, ...], ended: str
+    run: Run, criterion: Criterion, before: tuple[Counter, ...], registers: tuple[Register, ...], ended: str
 ) -> tuple[CriterionResult, str]:
     asks: dict[Criterion, Callable[[], CriterionResult]] = {
         Criterion.ACCESS: lambda: access(run),
@@ -147,7 +147,7 @@ def _ask(
         Criterion.CONCURRENCY: lambda: concurrency(run),
         Criterion.LATENCY: lambda: latency(run),
         Criterion.COUNTERS: lambda: counters(run, before),
-        Criterion.LINK: lambda: link(run),
+        Criterion.LINK: lambda: link(run, registers),
         Criterion.LIVENESS: lambda: liveness(run),
     }
     try:

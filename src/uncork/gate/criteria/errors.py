@@ -2,7 +2,7 @@
 
 from uncork.gate import limits
 from uncork.gate.criteria import Run, concluded
-from uncork.gate.fabric import Counter, Link
+from uncork.gate.fabric import Counter, Register
 from uncork.model.gate import Criterion, CriterionResult, Trouble
 from uncork.model.unknown import is_unknown
 
@@ -37,8 +37,8 @@ def _risen(run: Run, one: Counter, more: int) -> Trouble:
     return Trouble(says, -1, -1, more > allowed, more, allowed, "errors", source, one.component)
 
 
-def link(run: Run) -> CriterionResult:
-    """Generation and width while traffic flows, against what both ends can do and against the baseline."""
+def link(run: Run, before: tuple[Register, ...]) -> CriterionResult:
+    """Generation and width while traffic flows, against what both ends can do; registers against the start."""
     run.phase = Criterion.LINK
     links = run.fabric.links(run.open_pairs())
     if is_unknown(links):
@@ -59,21 +59,33 @@ def link(run: Run) -> CriterionResult:
                     says, component=one.component, source="Link Status under load against Link Capabilities"
                 )
             )
-        troubles += _registers(run, one)
+    troubles += _registers(run, before)
     if not links:
         missing.append("no link could be read")
     return concluded(Criterion.LINK, f"{len(links)} links under load", troubles, missing)
 
 
-def _registers(run: Run, one: Link) -> list[Trouble]:
-    found = []
-    for register, value in one.registers.items():
-        name = f"{one.component} {register}"
-        run.links[name] = value
-        before = run.baseline.links.get(name) if run.baseline else None
-        if before is not None and before != value:
-            says = f"{name} reads {value}, it was {before}"
-            found.append(Trouble(says, component=one.component, source="the baseline"))
+def _registers(run: Run, before: tuple[Register, ...]) -> list[Trouble]:
+    """A register may not move while it is tested; where it differs from the baseline a change may have set it."""
+    then = {(one.component, one.name): one.value for one in before}
+    found, unread = [], dict[str, list[str]]()
+    for one in run.fabric.registers():
+        if is_unknown(one.value):
+            unread.setdefault(one.value.reason, []).append(one.component)
+            continue
+        name = f"{one.component} {one.name}"
+        run.links[name] = one.value
+        start = then.get((one.component, one.name))
+        of_baseline = run.baseline.links.get(name) if run.baseline else None
+        if start is not None and not is_unknown(start) and start != one.value:
+            says = f"{name} reads {one.value}, it was {start} before the first transfer"
+            found.append(Trouble(says, component=one.component, source="the start of this run"))
+        elif of_baseline is not None and of_baseline != one.value:
+            says = f"{name} reads {one.value}, it was {of_baseline} when the baseline was taken"
+            found.append(Trouble(says, blocking=False, component=one.component, source="the baseline"))
+    for reason, components in unread.items():
+        says = f"registers of {len(components)} devices were not compared: {reason}"
+        found.append(Trouble(says, blocking=False, component=components[0]))
     return found
 
 

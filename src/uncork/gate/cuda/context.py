@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from uncork.gate.cuda import registers
 from uncork.gate.cuda.topology import DEVICES, place
 from uncork.gate.fabric import Device
 from uncork.host import Host
@@ -29,7 +30,7 @@ def about(host: Host, devices: Sequence[Device]) -> dict[str, str]:
         found[f"{device.label} link"] = f"{speed} x{width}"
         here = place(host, device.bus_id)
         for bridge in () if is_unknown(here) else here.bridges:
-            found[f"bridge {bridge} ACS"] = _acs(host, bridge)
+            found[f"bridge {bridge} ACS"] = registers.acs(registers.config(host, bridge))
     found.update({name: os.environ[name] for name in sorted(os.environ) if name.startswith(SETTINGS)})
     return found
 
@@ -48,32 +49,3 @@ def _bar1(resource: str) -> str:
         start, end, *_ = (int(part, 16) for part in line.split())
         sizes.append(end - start + 1 if end else 0)
     return f"{max(sizes) / (1 << 20):.0f} MiB (largest region)"
-
-
-def _acs(host: Host, bdf: str) -> str:
-    """The ACS control bits of a port from its configuration space (PCI Express Base Specification 7.7.11)."""
-    config = host.read_bytes(f"{DEVICES}/{bdf}/config")
-    if is_unknown(config):
-        return str(config)
-    if len(config) <= 256:
-        return "unknown (extended configuration space needs root)"
-    at = 0x100
-    for _ in range(64):
-        header = int.from_bytes(config[at : at + 4], "little")
-        if header & 0xFFFF == 0x000D:
-            control = int.from_bytes(config[at + 6 : at + 8], "little")
-            names = (
-                "SrcValid",
-                "TransBlk",
-                "ReqRedir",
-                "CmpltRedir",
-                "UpstreamFwd",
-                "EgressCtrl",
-                "DirectTrans",
-            )
-            on = [name for bit, name in enumerate(names) if control >> bit & 1]
-            return f"0x{control:04x} ({' '.join(on) or 'all off'})"
-        at = header >> 20
-        if at < 0x100:
-            return "no ACS capability"
-    return "unknown (capability list does not end)"

@@ -9,7 +9,7 @@ from typing import Any
 from uncork.errors import MeasureFailed, MissingExtra
 from uncork.gate import caches
 from uncork.gate.crosscheck import cross_check
-from uncork.gate.cuda import collective, counters, gpus, topology
+from uncork.gate.cuda import collective, counters, gpus, registers, topology
 from uncork.gate.cuda.context import about
 from uncork.gate.exchange import exchange, slot_bytes
 from uncork.gate.fabric import (
@@ -24,6 +24,7 @@ from uncork.gate.fabric import (
     Move,
     Moved,
     Path,
+    Register,
 )
 from uncork.gate.fingerprint import fingerprint
 from uncork.gate.ranks import Ranks
@@ -268,6 +269,11 @@ class CudaFabric:
         labels = [device.label for device in self.devices]
         found = counters.read(self._host, self._places, labels, self._samples)
         return (*found, *gpus.counters(gpus.read(self._host), self.devices))
+
+    def registers(self) -> tuple[Register, ...]:
+        self._samples += 1
+        labels = [device.label for device in self.devices]
+        return registers.read(self._host, self._places, labels, self._samples)
 
     def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         """The best that each link shows while a copy runs over it: idle links sleep at Gen1."""

@@ -17,6 +17,7 @@ from uncork.gate.fabric import (
     Move,
     Moved,
     Path,
+    Register,
 )
 from uncork.gate.fingerprint import fingerprint
 from uncork.gate.hostmem import topology
@@ -196,6 +197,9 @@ class HostMemory:
         from uncork.gate.hostmem.extra import edac_counters
 
         return edac_counters()
+
+    def registers(self) -> tuple[Register, ...]:
+        return ()
 
     def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         return ()

@@ -14,6 +14,7 @@ from uncork.gate.fabric import (
     Move,
     Moved,
     Path,
+    Register,
     Stuck,
 )
 from uncork.gate.simulated.faults import Fault, FaultKind
@@ -254,17 +255,22 @@ class SimulatedFabric:
                 )
         return tuple(found)
 
+    def registers(self) -> tuple[Register, ...]:
+        # A link that trains anew forgets what was written to its registers: the fault strikes once traffic flows.
+        lost = {fault.where for fault in self._of(_K.REGISTER)} if self._clock_s else set()
+        return tuple(
+            Register(f"gpu{device.index} link", "MaxReadReq", "128" if str(device.index) in lost else "512")
+            for device in self.devices
+        )
+
     def links(self, pairs: Sequence[tuple[int, int]]) -> tuple[Link, ...] | Unknown:
         self._spend(0.2)
         return tuple(self._link(f"gpu{device.index} link", str(device.index)) for device in self.devices)
 
     def _link(self, name: str, device: str) -> Link:
         down = any(fault.where == device for fault in self._of(_K.LINK_DOWN))
-        lost = any(fault.where == device for fault in self._of(_K.REGISTER))
         full, wide = self.host.generation, self.host.width
-        return Link(
-            name, full - 1 if down else full, wide, full, wide, {"MaxReadReq": "128" if lost else "512"}
-        )
+        return Link(name, full - 1 if down else full, wide, full, wide)
 
     def all_reduce(self, sizes: Sequence[int], *, rounds: int) -> AllReduce | Unknown:
         slow = next(self._of(_K.ALL_REDUCE), None)
