@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -42,68 +43,109 @@ def summarise(
     records: Sequence[Record], figures: Sequence[LoopFigures], setting: Setting, objectives: Objectives
 ) -> LevelResult:
     """The result of one level from its records and the loops (one a process) that made them."""
-    done = [record for record in records if record.outcome == "ok"]
     level = setting.level
+    done = [record for record in records if record.outcome == "ok"]
+    output = sum(record.output_tokens or 0 for record in done)
     wall_s = (max(f.ended_ns for f in figures) - min(f.started_ns for f in figures)) / 1e9
     window = metrics.steady_window_ns(records, level.concurrency) if level.concurrency else None
-    output = sum(record.output_tokens or 0 for record in done)
-    inputs = sum(record.input_tokens or 0 for record in done)
-    events = sum(len(record.event_ns) for record in done)
-    good = sum(metrics.meets(record, objectives) for record in records)
-    asked_for_goodput = any(
-        limit is not None for limit in (objectives.ttft_ms, objectives.tpot_ms, objectives.e2e_ms)
-    )
-    check = client_check(records, figures, output, setting.processes, level.arrival != "closed")
-    reason = why_invalid(records, figures, check, level)
-    cached = [record.cached_tokens for record in done if record.cached_tokens is not None]
     opened = level.arrival != "closed"
-    chunks = metrics.distribution(chain.from_iterable(map(metrics.chunk_intervals_ns, done)), 1e-6)
+    check = client_check(records, figures, output, setting.processes, opened)
+    reason = why_invalid(records, figures, check, level)
     return LevelResult(
-        level=level.name,
-        repeat=setting.repeat,
-        order=setting.order,
-        phase=level.phase,
-        arrival=level.arrival,
-        concurrency=level.concurrency,
-        rate_s=level.rate_s,
-        seed=setting.seed,
-        input_len=setting.input_len,
-        output_len=setting.output_len,
-        started_unix_s=setting.started_unix_s,
-        wall_s=wall_s,
-        requests=len(records),
-        completed=len(done),
-        failed=dict(Counter(record.outcome for record in records if record.outcome != "ok")),
-        flags=dict(Counter(flag for record in done for flag in record.flags)),
-        input_tokens=inputs,
-        cached_tokens=sum(cached) if cached else None,
-        output_tokens=output,
-        token_source=metrics.token_source(done),
-        tokens_per_chunk=output / events if events else None,
-        output_tok_s=output / wall_s if wall_s > 0 else 0.0,
-        total_tok_s=(inputs + output) / wall_s if wall_s > 0 else 0.0,
-        request_s=len(done) / wall_s if wall_s > 0 else 0.0,
-        steady_output_tok_s=_steady_rate(done, window),
-        achieved_concurrency=_mean_in_flight(records, wall_s),
-        per_user_tok_s=metrics.distribution(1e9 / t for r in done if (t := metrics.tpot_ns(r))),
-        ttft_ms=_ms(metrics.ttft_ns(r) for r in done),
-        ttft_intended_ms=_ms(_from_intended(r, metrics.ttft_ns(r)) for r in done) if opened else None,
-        first_answer_ms=_ms(metrics.first_answer_ns(r) for r in done),
-        chunk_interval_ms=chunks,
-        itl_ms=_itl(done, chunks),
-        tpot_ms=_ms(metrics.tpot_ns(r) for r in done),
-        e2e_ms=_ms(metrics.e2e_ns(r) for r in done),
-        e2e_intended_ms=_ms(_from_intended(r, metrics.e2e_ns(r)) for r in done) if opened else None,
-        normalised_ms=_ms(
-            e2e / r.output_tokens for r in done if (e2e := metrics.e2e_ns(r)) and r.output_tokens
-        ),
-        goodput_s=good / wall_s if asked_for_goodput and wall_s > 0 else None,
-        attainment=good / len(records) if asked_for_goodput and records else None,
+        **_which(setting),
+        **_counts(records, done, output),
+        **_rates(records, done, output, wall_s, window),
+        **_goodput(records, objectives, wall_s),
+        **_latencies(done, opened),
         client=check,
         valid=not reason,
         invalid_reason=reason,
         disturbances=_disturbances(records, figures, level, window),
     )
+
+
+def _which(setting: Setting) -> dict[str, Any]:
+    """The fields that say which level and repeat this is."""
+    level = setting.level
+    return {
+        "level": level.name,
+        "repeat": setting.repeat,
+        "order": setting.order,
+        "phase": level.phase,
+        "arrival": level.arrival,
+        "concurrency": level.concurrency,
+        "rate_s": level.rate_s,
+        "seed": setting.seed,
+        "input_len": setting.input_len,
+        "output_len": setting.output_len,
+        "started_unix_s": setting.started_unix_s,
+    }
+
+
+def _counts(records: Sequence[Record], done: Sequence[Record], output: int) -> dict[str, Any]:
+    """Requests, what became of them, and their tokens."""
+    cached = [record.cached_tokens for record in done if record.cached_tokens is not None]
+    events = sum(len(record.event_ns) for record in done)
+    return {
+        "requests": len(records),
+        "completed": len(done),
+        "failed": dict(Counter(record.outcome for record in records if record.outcome != "ok")),
+        "flags": dict(Counter(flag for record in done for flag in record.flags)),
+        "input_tokens": sum(record.input_tokens or 0 for record in done),
+        "cached_tokens": sum(cached) if cached else None,
+        "output_tokens": output,
+        "token_source": metrics.token_source(done),
+        "tokens_per_chunk": output / events if events else None,
+    }
+
+
+def _rates(
+    records: Sequence[Record],
+    done: Sequence[Record],
+    output: int,
+    wall_s: float,
+    window: tuple[int, int] | None,
+) -> dict[str, Any]:
+    """What the level gave a second."""
+    inputs = sum(record.input_tokens or 0 for record in done)
+    return {
+        "wall_s": wall_s,
+        "output_tok_s": output / wall_s if wall_s > 0 else 0.0,
+        "total_tok_s": (inputs + output) / wall_s if wall_s > 0 else 0.0,
+        "request_s": len(done) / wall_s if wall_s > 0 else 0.0,
+        "steady_output_tok_s": _steady_rate(done, window),
+        "achieved_concurrency": _mean_in_flight(records, wall_s),
+    }
+
+
+def _goodput(records: Sequence[Record], objectives: Objectives, wall_s: float) -> dict[str, Any]:
+    """Requests that met every objective; nothing where none was given."""
+    if not any(limit is not None for limit in (objectives.ttft_ms, objectives.tpot_ms, objectives.e2e_ms)):
+        return {"goodput_s": None, "attainment": None}
+    good = sum(metrics.meets(record, objectives) for record in records)
+    return {
+        "goodput_s": good / wall_s if wall_s > 0 else None,
+        "attainment": good / len(records) if records else None,
+    }
+
+
+def _latencies(done: Sequence[Record], opened: bool) -> dict[str, Any]:
+    """How long a user waited. In an open loop also from the intended time: no coordinated omission."""
+    chunks = metrics.distribution(chain.from_iterable(map(metrics.chunk_intervals_ns, done)), 1e-6)
+    return {
+        "per_user_tok_s": metrics.distribution(1e9 / t for r in done if (t := metrics.tpot_ns(r))),
+        "ttft_ms": _ms(metrics.ttft_ns(r) for r in done),
+        "ttft_intended_ms": _ms(_from_intended(r, metrics.ttft_ns(r)) for r in done) if opened else None,
+        "first_answer_ms": _ms(metrics.first_answer_ns(r) for r in done),
+        "chunk_interval_ms": chunks,
+        "itl_ms": _itl(done, chunks),
+        "tpot_ms": _ms(metrics.tpot_ns(r) for r in done),
+        "e2e_ms": _ms(metrics.e2e_ns(r) for r in done),
+        "e2e_intended_ms": _ms(_from_intended(r, metrics.e2e_ns(r)) for r in done) if opened else None,
+        "normalised_ms": _ms(
+            e2e / r.output_tokens for r in done if (e2e := metrics.e2e_ns(r)) and r.output_tokens
+        ),
+    }
 
 
 def _disturbances(
