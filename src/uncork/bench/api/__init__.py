@@ -5,11 +5,12 @@ response into a `Reading`. Event classes are those of docs/bench.md: an opener (
 record and `[DONE]` never count as a token.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from uncork.bench.http1 import payload
 from uncork.bench.workload import Prompt
 
 DIALECTS = ("chat", "completions", "sglang", "tgi", "ollama")
@@ -37,6 +38,40 @@ class Reading(msgspec.Struct):
             return str(msgspec.json.decode(b'"' + b"".join(self.texts) + b'"'))
         except msgspec.DecodeError:
             return b"".join(self.texts).decode(errors="replace")
+
+
+class Item(Protocol):
+    """An event of a dialect that says errors under `error`."""
+
+    error: Any
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+def items(
+    reading: Reading,
+    events: list[bytes],
+    decoder: msgspec.json.Decoder[ItemT],
+    unframe: Callable[[bytes], bytes] = payload,
+) -> Iterator[tuple[int, ItemT]]:
+    """What the events hold, each with its index; end marks, errors and garbage go into the reading."""
+    for index, event in enumerate(events):
+        data = unframe(event)
+        if data == b"[DONE]":
+            reading.done = True
+            continue
+        if not data:
+            continue
+        try:
+            item = decoder.decode(data)
+        except msgspec.MsgspecError:
+            reading.garbage = reading.garbage or repr(data[:60])
+            continue
+        if item.error is not None:
+            reading.error = str(item.error)[:200]
+            continue
+        yield index, item
 
 
 def quoted(text: str) -> bytes:

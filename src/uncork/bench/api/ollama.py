@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading, quoted
+from uncork.bench.api import Api, Options, Reading, items, quoted
 from uncork.bench.workload import Prompt
 
 
@@ -24,18 +24,7 @@ _LINE = msgspec.json.Decoder(_Line)
 def read(events: list[bytes]) -> Reading:
     """Read one stream of /api/generate."""
     reading = Reading()
-    for index, event in enumerate(events):
-        data = event.strip()
-        if not data:
-            continue
-        try:
-            line = _LINE.decode(data)
-        except msgspec.MsgspecError:
-            reading.garbage = reading.garbage or repr(data[:60])
-            continue
-        if line.error is not None:
-            reading.error = str(line.error)[:200]
-            continue
+    for index, line in items(reading, events, _LINE, bytes.strip):
         if line.response or line.thinking or not line.done:
             if line.response and reading.first_answer < 0:
                 reading.first_answer = len(reading.generations)

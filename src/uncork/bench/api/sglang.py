@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading, quoted
-from uncork.bench.http1 import payload
+from uncork.bench.api import Api, Options, Reading, items, quoted
 from uncork.bench.workload import Prompt
 
 
@@ -30,21 +29,7 @@ def read(events: list[bytes]) -> Reading:
     """Read one stream of /generate. An event whose token count grew is a generation."""
     reading = Reading()
     known, text = 0, ""
-    for index, event in enumerate(events):
-        data = payload(event)
-        if data == b"[DONE]":
-            reading.done = True
-            continue
-        if not data:
-            continue
-        try:
-            item = _EVENT.decode(data)
-        except msgspec.MsgspecError:
-            reading.garbage = reading.garbage or repr(data[:60])
-            continue
-        if item.error is not None:
-            reading.error = str(item.error)[:200]
-            continue
+    for index, item in items(reading, events, _EVENT):
         meta = item.meta_info or _Meta()
         total = meta.completion_tokens or 0
         if total > known:

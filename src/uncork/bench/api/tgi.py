@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from uncork.bench.api import Api, Options, Reading, quoted
-from uncork.bench.http1 import payload
+from uncork.bench.api import Api, Options, Reading, items, quoted
 from uncork.bench.workload import Prompt
 
 
@@ -33,18 +32,7 @@ _EVENT = msgspec.json.Decoder(_Event)
 def read(events: list[bytes]) -> Reading:
     """Read one stream of /generate_stream; special tokens are tokens too."""
     reading = Reading()
-    for index, event in enumerate(events):
-        data = payload(event)
-        if not data:
-            continue
-        try:
-            item = _EVENT.decode(data)
-        except msgspec.MsgspecError:
-            reading.garbage = reading.garbage or repr(data[:60])
-            continue
-        if item.error is not None:
-            reading.error = str(item.error)[:200]
-            continue
+    for index, item in items(reading, events, _EVENT):
         if item.token is not None:
             reading.generations.append(index)
             reading.totals.append(len(reading.generations))
