@@ -5,6 +5,7 @@ from tests.hosts import DictHost, with_base
 
 from uncork.explorers import cgroups, layers
 from uncork.explorers.container import explore
+from uncork.host.attached import AttachedHost
 from uncork.host.live import LiveHost
 from uncork.model.facts.container import Counter, Machine
 from uncork.model.unknown import is_unknown
@@ -113,3 +114,20 @@ def test_this_machine_is_explored_without_a_crash():
 
     assert not is_unknown(facts.contained)
     assert not is_unknown(facts.processes)
+
+
+@pytest.mark.parametrize(
+    ("line", "guest"),
+    [
+        ("00:02.0 PCI bridge [0604]: Red Hat, Inc. QEMU PCIe Root port [1b36:000c]", True),
+        ("00:0f.0 VGA compatible controller: VMware SVGA II Adapter", True),
+        ("00:04.0 Non-Volatile memory controller [0108]: Amazon.com, Inc. NVMe EBS [1d0f:8061]", False),
+    ],
+)
+def test_attached_lspci_alone_tells_a_guest_by_devices_that_only_hypervisors_have(tmp_path, line, guest):
+    (tmp_path / "lspci.txt").write_text(f"{line}\n01:00.0 3D controller [0302]: NVIDIA GA102GL [10de:2236]\n")
+
+    found = layers.machine(AttachedHost([tmp_path]))
+
+    assert is_unknown(found) is not guest
+    assert not guest or found.evidence.startswith("lspci: ")

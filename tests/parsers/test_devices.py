@@ -6,7 +6,6 @@ from uncork.parsers import (
     lspci_tree,
     nvidia_smi,
     nvlink,
-    sysctl,
     topo,
 )
 
@@ -207,19 +206,6 @@ def test_both_forms_of_an_amd_iommu_fault_name_their_device():
     )
 
     assert [event.bdf for event in dmesg.parse(text).iommu_faults] == ["0000:0a:00.0", "41:00.0"]
-
-
-def test_the_iommu_that_a_command_line_asks_for():
-    asked = {
-        "amd_iommu=on iommu=pt": "pt",
-        "intel_iommu=on": "on",
-        "amd_iommu=off iommu=off": "off",
-        "iommu.passthrough=1": "pt",
-        "quiet splash": None,
-        "ro -- iommu=off": None,
-    }
-
-    assert {line: sysctl.iommu_of_cmdline(line) for line in asked} == asked
 
 
 def test_links_of_a_gpu_from_three_prints_are_one_list():

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from uncork.explorers import firmware, numa, pcie
 from uncork.host.attached import AttachedHost, plain
 from uncork.model.unknown import Unknown
 from uncork.parsers import (
     collect_env,
     cpu,
     dmesg,
-    dmidecode,
     fabricmanager,
     lspci,
     lspci_tree,
@@ -19,7 +19,6 @@ from uncork.parsers import (
     nvidia_smi,
     nvlink,
     rocm,
-    sysctl,
     topo,
 )
 
@@ -73,7 +72,7 @@ def _lspci(text, want):
         "switch": "Broadcom PEX890xx" if switches and switches[0].name.startswith("Broadcom") else None,
         "nvswitch": sum(one.class_code == "0680" and one.vendor == "10de" for one in devices),
         "ib_vfs": sum("Virtual Function" in one.name and one.class_code == "0207" for one in devices),
-        "virtual": lspci.is_virtual(devices),
+        "virtual": any(map(lspci.is_virtual, devices)),
     }
 
 
@@ -227,27 +226,24 @@ def _dmesg(text):
     }
 
 
-def _dmidecode(text):
-    found = dmidecode.parse(text)
-    names = [one.fields.get("Product Name", "") for one in found if one.type in (1, 2)]
-    modules = [one.fields["Size"] for one in found if one.type == 17 and one.fields["Size"][0].isdigit()]
-    same = {len(modules)} and set(modules) == {"64 GB"}
-    family = "ASUS ESC8000A-E13P family" if names[0] == "ESC8000A-E13P" else names[0]
-    return {
-        "vendor_board": f"{family}; memory {len(modules)} x {'64 GB' if same else modules}"
-        " as stated in the vendor report"
-    }
+def _dmidecode(name):
+    host = AttachedHost([DUMPS / name])
+    dimms = [dimm.size_bytes for dimm in firmware.explore(host).dimms if dimm.size_bytes]
+    product = host.read("/sys/class/dmi/id/product_name").strip()
+    family = "ASUS ESC8000A-E13P family" if product == "ESC8000A-E13P" else product
+    size = "64 GB" if set(dimms) == {64 << 30} else dimms
+    return {"vendor_board": f"{family}; memory {len(dimms)} x {size} as stated in the vendor report"}
 
 
 def _cpu(name, text):
     if "numactl" in name:
-        found = cpu.parse_numactl(text)
-        every = {number for numbers in found.cpus.values() for number in numbers}
+        nodes = numa.explore(AttachedHost([DUMPS / name])).nodes
+        every = {number for node in nodes for number in node.cpus}
         missing = set(range(max(every) + 1)) - every
         return {
-            "nodes": len(found.nodes),
+            "nodes": len(nodes),
             "missing_cpu": missing.pop() if len(missing) == 1 else missing,
-            "distance_0_1": found.distances[0, 1],
+            "distance_0_1": nodes[0].distances[1],
         }
     found = cpu.parse_lscpu(text)
     return {
@@ -279,12 +275,12 @@ def _log(text):
     return {"lines": found.lines, "errors": len(found.errors)}
 
 
-def _cmdline(text, want):
-    given = sysctl.parse_cmdline(text)
-    words = {f"{name}={value}" for name, values in given.items() for value in values}
+def _cmdline(name, want):
+    facts = pcie.explore(AttachedHost([DUMPS / name]))
+    words = facts.cmdline.split()
     return {
         "params_include": [word for word in want["params_include"] if word in words],
-        "iommu": sysctl.iommu_of_cmdline(text),
+        "iommu": facts.iommu_default,
     }
 
 
@@ -296,7 +292,7 @@ def _yield(entry):
     for part, read in (
         ("lspci-tree/", lambda: _tree(text, want)),
         ("lspci", lambda: _lspci(text, want)),
-        ("cmdline", lambda: _cmdline(text, want)),
+        ("cmdline", lambda: _cmdline(name, want)),
         ("nccl-topo/", lambda: _topology(text)),
         ("topo/", lambda: _topo(text, want)),
         ("nvidia-smi-topo", lambda: _topo(text, want)),
@@ -305,7 +301,7 @@ def _yield(entry):
         ("collect-env", lambda: _collect_env(text)),
         ("fabricmanager", lambda: _log(text)),
         ("dmesg", lambda: _dmesg(text)),
-        ("dmidecode", lambda: _dmidecode(text)),
+        ("dmidecode", lambda: _dmidecode(name)),
         ("numactl", lambda: _cpu(name, text)),
         ("lscpu", lambda: _cpu(name, text)),
         ("nvidia-smi", lambda: _smi(text, want)),

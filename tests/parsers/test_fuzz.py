@@ -10,12 +10,10 @@ from uncork.host.derived import from_bare_value, from_kind
 from uncork.host.kinds import classify
 from uncork.host.pieces import pieces
 from uncork.parsers import (
-    bios,
     collect_env,
     container_text,
     cpu,
     dmesg,
-    dmidecode,
     engine_command,
     engine_log,
     environment,
@@ -32,17 +30,15 @@ from uncork.parsers import (
     nvlink,
     p2p_test,
     packages,
-    profile,
     rocm,
     statements,
-    sysctl,
     topo,
     ucx,
 )
 
 PARSERS = (
-    *(bios.parse, collect_env.parse, container_text.parse, cpu.parse_lscpu, cpu.parse_numactl, dmesg.parse),
-    *(dmidecode.parse, engine_command.parse, engine_log.parse, environment.parse, fabricmanager.parse),
+    *(collect_env.parse, container_text.parse, cpu.parse_lscpu, dmesg.parse),
+    *(engine_command.parse, engine_log.parse, environment.parse, fabricmanager.parse),
     *(
         ip_addr.parse,
         limits.parse,
@@ -50,7 +46,7 @@ PARSERS = (
         lspci.parse,
         lspci_tree.parse,
     ),
-    *(modprobe.parse, modprobe.parse_params, nccl_log.parse, nccl_tests.parse, nccl_topo.parse),
+    *(modprobe.parse, nccl_log.parse, nccl_tests.parse, nccl_topo.parse),
     *(
         nvidia_smi.parse,
         nvidia_smi.parse_q,
@@ -58,8 +54,8 @@ PARSERS = (
         nvidia_smi.parse_table,
         nvidia_smi.parse_csv,
     ),
-    *(nvlink.parse, nvlink.query_times_s, p2p_test.parse, packages.parse, profile.parse, rocm.parse),
-    *(statements.parse, sysctl.parse, sysctl.parse_cmdline, sysctl.iommu_of_cmdline, sysctl.parse_lsmod),
+    *(nvlink.parse, nvlink.query_times_s, p2p_test.parse, packages.parse, rocm.parse),
+    statements.parse,
     *(topo.parse, ucx.parse, classify, lambda text: list(pieces("file", text))),
 )
 

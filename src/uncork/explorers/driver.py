@@ -194,14 +194,13 @@ def _modprobe(host: Host) -> dict[str, str]:
         text = host.read(f"/etc/modprobe.d/{name}")
         if name.endswith(".conf") and not isinstance(text, Unknown):
             texts.append(text)
+    from uncork.parsers import modprobe
+
     found: dict[str, str] = {}
-    for line in "\n".join(texts).splitlines():
-        if re.match(r"\s*options\s+(nvidia|amdgpu)", line):
-            found |= {name: (quoted or bare) for name, quoted, bare in _OPTION.findall(line)}
+    for module, options in modprobe.parse("\n".join(texts)).items():
+        if module.startswith(("nvidia", "amdgpu")):
+            found |= options
     return found
-
-
-_OPTION = re.compile(r'([\w]+)=(?:"([^"]*)"|(\S+))')
 
 
 def _modules(host: Host) -> dict[str, str] | Unknown:

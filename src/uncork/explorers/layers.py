@@ -119,6 +119,8 @@ def machine(host: Host) -> Machine | Unknown | None:
         return None
     if words:
         return None
+    if device := _emulated(host):
+        return Machine("unnamed hypervisor", "", f"lspci: {device}")
     return Unknown("neither DMI names nor processor flags can be read here; lscpu or dmidecode tells")
 
 
@@ -161,6 +163,16 @@ def _from_dmidecode(host: Host) -> tuple[str | Unknown, str | Unknown]:
     product = re.search(r"Product Name:\s*(.*)", part)
     missing = Unknown("no DMI names can be read here")
     return maker[1].strip() if maker else missing, product[1].strip() if product else missing
+
+
+def _emulated(host: Host) -> str:
+    """A device of attached `lspci` that only a hypervisor presents; nothing on a live host, which tells directly."""
+    answer = Unknown("a live host") if host.live else host.run(("lspci",))
+    if isinstance(answer, Unknown):
+        return ""
+    from uncork.parsers import lspci
+
+    return next((one.name for one in lspci.parse(answer.stdout) if lspci.is_virtual(one)), "")
 
 
 def _said(host: Host) -> Machine | None:

@@ -162,7 +162,7 @@ def _printed_ports(host: Host) -> tuple[RdmaPort, ...]:
                     rate_text=missing if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s",
                     layer=port.layer or missing,
                     errors={},
-                    gid_types=missing,
+                    gid_types=port.gid_types or missing,
                     vendor=missing,
                     relaxed_ordering=missing,
                 )

@@ -50,8 +50,7 @@ def explore(host: Host) -> P2pFacts:
         boot_time=_boot_time(host),
         amd_links=_amd_links(host),
         topology_file=_topology_file(host),
-        slow_network=_busbw(host),
-        out_of_bounds=_out_of_bounds(host),
+        wrong_values=_wrong_values(host),
         hung=_hung(host),
     )
 
@@ -241,19 +240,16 @@ def _topology_file(host: Host) -> str | Unknown:
     return Unknown("no topology file of a cloud is here", absent=True)
 
 
-def _busbw(host: Host) -> str:
-    for text in reading.attached(host, "nccl-tests"):
-        if match := re.search(r"^# Avg bus bandwidth\s*:.*$", text, re.MULTILINE):
-            return match[0]
-    return ""
+def _wrong_values(host: Host) -> int:
+    """Wrong values that nccl-tests counted between several ranks; -1 where no such test was given."""
+    texts = reading.attached(host, "nccl-tests")
+    if not texts:
+        return -1
+    from uncork.parsers import nccl_tests
 
-
-def _out_of_bounds(host: Host) -> int:
-    counts = [
-        int(match[1])
-        for text in reading.attached(host, "nccl-tests")
-        if (match := re.search(r"^# Out of bounds values : (\d+)", text, re.MULTILINE))
-    ]
+    runs = [nccl_tests.parse(text) for text in texts]
+    # One rank adds nothing up: that it counts no wrong value proves nothing.
+    counts = [run.wrong for run in runs if run.wrong is not None and (run.wrong or run.ranks != 1)]
     return sum(counts) if counts else -1
 
 

@@ -171,6 +171,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "ibstat": (r"CA '\w+'\s*$",),
     "ibv-devinfo": (r"hca_id:\s+\w+",),
+    "show-gids": (
+        r"DEV\s+PORT\s+INDEX\s+GID\s",
+        r"\w+\s+\d{1,3}\s+\d{1,3}\s+(?:[0-9a-f]{4}:){7}[0-9a-f]{4}\s",
+    ),
     "nccl-tests": (
         r"# (?:nThread|Using devices|Rank +\d+|Out of bounds|Avg bus bandwidth|Collective test|"
         r"\s*(?:out-of-place|size))",

@@ -158,6 +158,14 @@ def _ibstat(text: str) -> Found:
             yield path + _IB_FILES[found[1]], written + "\n"
 
 
+def _show_gids(text: str) -> Found:
+    """Mellanox's `show_gids`: the kernel's own words for its v1 and v2 (sysfs-class-infiniband, gid_attrs)."""
+    row = r"^(\w+)\s+(\d{1,3})\s+(\d{1,3})\s+[0-9a-f:]{39}\s+(?:[\d.]+\s+)?v([12])\b"
+    for device, port, index, version in re.findall(row, text, re.MULTILINE):
+        kind = "RoCE v2" if version == "2" else "IB/RoCE v1"
+        yield f"/sys/class/infiniband/{device}/ports/{port}/gid_attrs/types/{index}", kind + "\n"
+
+
 _IB_FILES = {"State": "state", "Physical state": "phys_state", "Rate": "rate", "Link layer": "link_layer"}
 _IB_STATES = {
     ("State", "DOWN"): 1,
@@ -237,6 +245,7 @@ _FUNCTIONS = {
     "dmidecode": _dmidecode,
     "limits": _limits,
     "ibstat": _ibstat,
+    "show-gids": _show_gids,
     "cpupower": _cpupower,
     "lsmod": _lsmod,
 }

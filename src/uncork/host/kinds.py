@@ -43,6 +43,7 @@ COMMANDS = (
     (("ip", "a"), "ip-addr"),
     (("ibstat",), "ibstat"),
     (("ibv_devinfo",), "ibv-devinfo"),
+    (("show_gids",), "show-gids"),
     (("rocm-smi",), "rocm"),
     (("amd-smi",), "amd-smi"),
     (("dpkg",), "packages"),

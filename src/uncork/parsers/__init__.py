@@ -36,18 +36,18 @@ live machine; what nobody attached is `Unknown(..., absent=False)`.
            fabricmanager       fabric-manager log or journal                         parsers.fabricmanager
            ucx                 UCX log                                               parsers.ucx
            container           docker/podman inspect, container errors, device rules parsers.container_text
-           profile             perf, funclatency, bpftrace output                    parsers.profile
-           bios                BIOS set-up keys a reporter lists                     parsers.bios
+           profile             perf, funclatency, bpftrace output                    (plain text)
+           bios                BIOS set-up keys a reporter lists                     (plain text)
            packages            dpkg -l, rpm -qa, pip list/freeze                     parsers.packages
-           modprobe            modprobe.d lines, /proc/driver/nvidia/params          parsers.modprobe
+           modprobe            modprobe.d lines                                      parsers.modprobe
            nvlink-query        timed NVML NVLink queries                             parsers.nvlink
            history             shell history                                         (plain text)
            application-log     tracebacks, torch and CUDA errors, thread errors      parsers.container_text
            lspci               parsers.lspci.parse, parents, path                    lspci-tree: parsers.lspci_tree
            nvidia-smi nvidia-smi-q nvidia-smi-xml: parsers.nvidia_smi.parse          nvidia-csv: .parse_csv
            topo topo-p2p: parsers.topo   nvlink-status: parsers.nvlink   dmesg: parsers.dmesg (GPU, PCIe, IOMMU),
-           parsers.kernel_events (the rest)   dmidecode: parsers.dmidecode, parsers.smbios   lscpu numactl:
-           parsers.cpu   lsmod sysctl cmdline: parsers.sysctl   ip-addr: parsers.ip_addr   rocm: parsers.rocm
+           parsers.kernel_events (the rest)   dmidecode: parsers.smbios   lscpu: parsers.cpu
+           lsmod sysctl cmdline numactl: host.derived   ip-addr: parsers.ip_addr   rocm: parsers.rocm
            amd-smi: parsers.rocm reads it too   uname proc-version ibstat ibv-devinfo df cpupower swaps: plain text
     The hint keeps the whole command: `lsmod | grep peermem` above an empty text says that nothing matched, and is
     not answered as `lsmod`. `statements` is whatever no tool printed, in the reporter's words.

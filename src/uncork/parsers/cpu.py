@@ -1,4 +1,4 @@
-"""lscpu and numactl --hardware."""
+"""lscpu."""
 
 import re
 
@@ -29,16 +29,6 @@ class Lscpu(msgspec.Struct, frozen=True):
     max_mhz: float | None = None
     min_mhz: float | None = None
     flags: frozenset[str] = frozenset()
-
-
-class Numactl(msgspec.Struct, frozen=True):
-    """Nodes of `numactl --hardware`, sizes in MB as printed."""
-
-    nodes: tuple[int, ...] = ()
-    cpus: dict[int, tuple[int, ...]] = {}
-    size_mb: dict[int, int] = {}
-    free_mb: dict[int, int] = {}
-    distances: dict[tuple[int, int], int] = {}
 
 
 def _float(text: str | None) -> float | None:
@@ -77,23 +67,3 @@ def parse_lscpu(text: str) -> Lscpu:
         min_mhz=_float(found.get("CPU min MHz")),
         flags=frozenset(found.get("Flags", "").split()),
     )
-
-
-def parse_numactl(text: str) -> Numactl:
-    """`numactl --hardware`; a cut table gives what it holds."""
-    cpus: dict[int, tuple[int, ...]] = {}
-    sizes: dict[int, int] = {}
-    free: dict[int, int] = {}
-    distances: dict[tuple[int, int], int] = {}
-    for line in text.split("\n"):
-        if found := re.match(r"^node (\d{1,4}) (cpus|size|free):\s*(.*)$", line):
-            node = int(found[1])
-            numbers = [int(word) for word in found[3].split() if word.isdecimal() and len(word) < 12]
-            if found[2] == "cpus":
-                cpus[node] = tuple(numbers)
-            elif numbers:
-                (sizes if found[2] == "size" else free)[node] = numbers[0]
-        elif found := re.match(r"^\s*(\d{1,4}):\s+([\d ]+)$", line):
-            for column, value in enumerate(found[2].split()):
-                distances[int(found[1]), column] = int(value[:6])
-    return Numactl(tuple(cpus), cpus, sizes, free, distances)

@@ -58,6 +58,10 @@ SIGNS: dict[str, tuple[str, re.Pattern[str]]] = {
         re.compile(r"(?:Torch )?[Pp]rofiler (?:enabled|started)|torch_profiler_dir|VLLM_TORCH_PROFILER_DIR"),
     ),
     "prefix-cache-off": ("", re.compile(r"enable_prefix_caching=False|disable_radix_cache=True")),
+    "peer-refused": (
+        "eer",
+        re.compile(r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported"),
+    ),
     "overlap-off": ("overlap", re.compile(r"disable_overlap_schedule=True")),
 }
 _ARGUMENTS = re.compile(r"\b([a-z][a-z0-9_]{2,60})=('[^']{0,200}'|\"[^\"]{0,200}\"|[\w./:+-]{1,200})")

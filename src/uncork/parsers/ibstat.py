@@ -6,6 +6,7 @@ import msgspec
 
 _FIELD = re.compile(r"^\s+([A-Za-z _]+?):\s*(.*?)\s*$")
 _PORT = re.compile(r"^\s+(?:Port (\d{1,3}):|port:\s+(\d{1,3}))\s*$")
+_GID = re.compile(r"^\s+GID\[\s*\d{1,3}\]:.*,\s*((?:IB/)?RoCE v\d)\s*$")
 _DEVICE = re.compile(r"^(?:CA '([\w-]{1,40})'|hca_id:\s*([\w-]{1,40}))\s*$")
 
 
@@ -18,7 +19,7 @@ class Port(msgspec.Struct, frozen=True):
     physical: str | None = None  # LinkUp, Polling, Disabled
     rate_gbps: float | None = None
     layer: str | None = None  # InfiniBand, Ethernet
-    active_mtu: int | None = None
+    gid_types: tuple[str, ...] = ()  # RoCE v1, RoCE v2, as `ibv_devinfo -v` names them
 
 
 def parse(text: str) -> tuple[Port, ...]:
@@ -31,6 +32,9 @@ def parse(text: str) -> tuple[Port, ...]:
             device = match[1] or match[2]
         elif device and (match := _PORT.match(line)):
             found.append(Port(device, int(match[1] or match[2])))
+        elif found and found[-1].device == device and (match := _GID.match(line)):
+            kinds = tuple(sorted({*found[-1].gid_types, match[1]}))
+            found[-1] = msgspec.structs.replace(found[-1], gid_types=kinds)
         elif found and found[-1].device == device and (match := _FIELD.match(line)):
             found[-1] = _with(found[-1], match[1].strip().lower(), match[2])
     return tuple(found)
@@ -46,6 +50,4 @@ def _with(port: Port, name: str, value: str) -> Port:
         return msgspec.structs.replace(port, rate_gbps=float(rate[0]))
     if name in ("link layer", "link_layer"):
         return msgspec.structs.replace(port, layer=value)
-    if name == "active_mtu" and (mtu := re.match(r"\d{1,6}", value)):
-        return msgspec.structs.replace(port, active_mtu=int(mtu[0]))
     return port

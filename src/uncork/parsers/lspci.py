@@ -349,15 +349,14 @@ def path(bdf: str, up: dict[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-# Vendors of devices that only hypervisors present: virtio and QEMU, VMware, Hyper-V, Xen, Amazon's emulation.
-_VIRTUAL = frozenset(("1af4", "1b36", "15ad", "1414", "5853", "1d0f"))
+# Vendors of devices that only hypervisors present: virtio and QEMU, VMware, Hyper-V, Xen. Amazon's own stand in its
+# bare-metal instances too.
+_VIRTUAL = frozenset(("1af4", "1b36", "15ad", "1414", "5853"))
 _VIRTUAL_NAME = re.compile(
     r"Virtio|QEMU|VMware|Hyper-V|Bochs|XenSource|440FX|82G33/G31/P35/P31 Express DRAM.*QEMU"
 )
 
 
-def is_virtual(devices: Iterable[Device]) -> bool:
-    """Whether some device is one that only a hypervisor presents."""
-    return any(
-        one.vendor in _VIRTUAL or _VIRTUAL_NAME.search(f"{one.name} {one.subsystem}") for one in devices
-    )
+def is_virtual(device: Device) -> bool:
+    """Whether only a hypervisor presents such a device."""
+    return device.vendor in _VIRTUAL or bool(_VIRTUAL_NAME.search(f"{device.name} {device.subsystem}"))

@@ -1,63 +1,31 @@
-"""nccl-tests (all_reduce_perf and sisters): rows, wrong values, the average."""
+"""nccl-tests (all_reduce_perf and sisters): wrong values and how many ranks."""
 
 import re
 
 import msgspec
 
-_AVERAGE = re.compile(r"# Avg bus bandwidth\s*:\s*(\d{1,7}(?:\.\d+)?)")
-_WRONG = re.compile(r"# Out of bounds values\s*:\s*(\d{1,18})\s*(OK|FAILED)?")
-_RANK = re.compile(r"#\s+Rank\s+(\d+).*?on\s+(\S+) device\s+(\d+) \[(\S+)\] (.*)$")
+_WRONG = re.compile(r"# Out of bounds values\s*:\s*(\d{1,18})")
+_RANK = re.compile(r"#\s+Rank\s+\d+.*?on\s+\S+ device\s+\d+ \[")
 _ROW = re.compile(
-    r"^\s*(\d{1,18})\s+(\d{1,18})\s+(\w+)\s+(?:(\w+)\s+(-?\d+)\s+)?([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\S+)"
+    r"^\s*\d{1,18}\s+\d{1,18}\s+\w+\s+(?:\w+\s+-?\d+\s+)?[\d.]+\s+[\d.]+\s+[\d.]+\s+(\d{1,18}|N/A)"
 )
 _RANKS = re.compile(r"nranks (\d{1,6})")
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One size, out of place: bytes, microseconds, GB/s and wrong values (None: N/A)."""
-
-    size_bytes: int
-    time_us: float
-    algorithm_gb_s: float
-    bus_gb_s: float
-    wrong: int | None
-
-
 class Run(msgspec.Struct, frozen=True):
-    """One test run."""
+    """One test run; None is not printed. `wrong` sums the summary's count, else what the rows show."""
 
-    average_bus_gb_s: float | None = None
-    out_of_bounds: int | None = None
-    rows: tuple[Row, ...] = ()
-    hosts: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()  # PCI addresses as printed
+    wrong: int | None = None
     ranks: int | None = None
 
 
 def parse(text: str) -> Run:
-    """Read a run, or its tail."""
-    average = _AVERAGE.search(text)
-    wrong = _WRONG.search(text)
-    rows: list[Row] = []
-    hosts: dict[str, None] = {}
-    devices: list[str] = []
-    for line in text.split("\n"):
-        line = line[:400]
-        if found := _ROW.match(line):
-            time_us, algorithm, bus = (
-                float(found[at]) if found[at].count(".") < 2 else 0.0 for at in (6, 7, 8)
-            )
-            wrong_values = int(found[9]) if found[9].isdecimal() and len(found[9]) < 19 else None
-            rows.append(Row(int(found[1]), time_us, algorithm, bus, wrong_values))
-        elif found := _RANK.match(line):
-            hosts[found[2]] = None
-            devices.append(found[4])
-    ranks = _RANKS.search(text)
+    """Read a run, or what is left of one: a log that was cut before its summary still has rows."""
+    summary, ranks = _WRONG.search(text), _RANKS.search(text)
+    rows = [found[1] for line in text.split("\n") if (found := _ROW.match(line[:400]))]
+    counted = [int(wrong) for wrong in rows if wrong.isdecimal()]
+    listed = sum(bool(_RANK.match(line[:400])) for line in text.split("\n"))
     return Run(
-        float(average[1]) if average else None,
-        int(wrong[1]) if wrong else None,
-        tuple(rows),
-        tuple(hosts),
-        tuple(devices),
-        int(ranks[1]) if ranks else (len(devices) or None),
+        int(summary[1]) if summary else sum(counted) if counted else None,
+        int(ranks[1]) if ranks else (listed or None),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from uncork.checks import P0, P1, P2, RUNTIME, Verdict, check, fails, not_applicable, passes, unknown
+from uncork.checks.gpus import lines
 from uncork.checks.hosts import known, moved, no_process, one_node, seen, serving, sizes, subject
 from uncork.model.facts import Facts
 from uncork.model.facts.container import Cgroup, Confined
@@ -237,11 +238,22 @@ def memory_limit(facts: Facts) -> Iterator[Verdict]:
     if not asked:
         yield not_applicable("no inference server runs here")
         return
+    if all(is_unknown(process.cgroups) for process in asked) and (killed := _killed_at_limit(facts)):
+        says = f"the kernel killed {len(killed)} processes at the memory limit of their group"
+        yield fails(says, evidence=lines("kernel log", killed))
+        return
     for process in asked:
         verdicts = [verdict for group in known(process.cgroups) if (verdict := _memory(process, group))]
         worst = next((v for v in verdicts if v.answer == "fail"), None) or (verdicts[0] if verdicts else None)
         source = _file(process.cgroups[0], "memory.max")
         yield worst or passes("no memory limit", subject(process), evidence=seen(source, "max"))
+
+
+def _killed_at_limit(facts: Facts) -> list[str]:
+    """Lines of the kernel log about kills in a group, not in the whole machine."""
+    events = facts.kernel.events
+    kills = () if is_unknown(events) else events.oom_kills
+    return [line for line in kills if "Memory cgroup out of memory" in line]
 
 
 def _memory(process: Confined, group: Cgroup) -> Verdict | None:

@@ -17,7 +17,8 @@ def no_pressure(facts: Facts) -> str:
     servers = sum(p.swap_bytes for p in serving(facts) if not is_unknown(p.swap_bytes))
     if stalls > 0 or servers > 0:
         return ""
-    return f"no memory pressure and no server memory in swap ({swapped >> 20} MiB of others are)"
+    told = "pressure is not measured here" if is_unknown(pressure) else "no memory pressure"
+    return f"{told}, and no server memory is in swap ({swapped >> 20} MiB of others are)"
 
 
 def no_root_group(facts: Facts) -> str:

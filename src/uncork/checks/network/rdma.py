@@ -43,7 +43,7 @@ def rdma_link(facts: Facts) -> Iterator[Verdict]:
     Sure: high
     Fix: the cable, the transceiver, the switch port
     Undo: nothing to undo
-    Wrong when: a port that nobody uses is down (not reported)
+    Wrong when: the port that is down beside three and more of its kind is a spare
     Source: Azure node health checks; Linux ABI, sysfs-class-infiniband
     """
     if reason := no_rdma(facts):
@@ -64,6 +64,26 @@ def rdma_link(facts: Facts) -> Iterator[Verdict]:
         return
     for port in up:
         yield _link(port, up)
+    yield from _down(facts, up)
+
+
+def _down(facts: Facts, up: tuple[RdmaPort, ...]) -> Iterator[Verdict]:
+    """Ports that are down beside sisters that are up: one of many is missing, of a few it may be spare."""
+    down = [
+        port
+        for port in facts.network.ports
+        if not is_unknown(port.state) and port.state == "DOWN" and known(port.physical) != "LinkUp"
+    ]
+    for port in down:
+        alike = [p for p in up if known(p.layer) == known(port.layer) and _make(p) == _make(port)]
+        lost = [p for p in down if _make(p) == _make(port)]
+        evidence = seen(f"/sys/class/infiniband/{_name(port)}", f"{port.state}, {port.physical}")
+        if len(alike) >= 3 * len(lost):
+            says = f"down ({port.physical}) while {len(alike)} of its sisters are up"
+            yield fails(says, _name(port), evidence=evidence, priority=P1)
+        elif alike:
+            says = f"down ({port.physical}) beside {len(alike)} that are up: it may be a spare, nothing tells"
+            yield unknown(says, _name(port), evidence=evidence)
 
 
 def _make(port: RdmaPort) -> str:
@@ -139,9 +159,19 @@ def roce_gid(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable(reason)
         return
     roce = [port for port in active_ports(facts) if not is_unknown(port.layer) and port.layer == "Ethernet"]
-    if not roce:
+    untold = [
+        port for port in facts.network.ports if is_unknown(port.state) and not is_unknown(port.gid_types)
+    ]
+    if not roce and not untold:
         yield not_applicable("no RoCE port is up")
         return
+    for port in untold:
+        if any("v2" in kind for kind in port.gid_types):
+            yield passes(
+                "RoCE v2 addresses are there", _name(port), evidence=seen("GIDs", ", ".join(port.gid_types))
+            )
+        else:
+            yield unknown("no RoCE v2 address; whether it is Ethernet and up, `ibstat` tells", _name(port))
     for port in roce:
         types = known(port.gid_types)
         evidence = seen(

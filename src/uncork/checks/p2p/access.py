@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, NONE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
+from uncork.checks.engine.servers import sign
 from uncork.checks.gpus import generation, is_geforce, lines, named, pci_gpus, widest, wrong_data
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S
@@ -100,12 +101,22 @@ def _sockets_apart(facts: Facts, a: int, b: int) -> bool:
 def _from_test(facts: Facts, reason: str) -> Iterator[Verdict]:
     """What a peer test's own access matrix says, where nvidia-smi's was not given."""
     test = facts.p2p.test
+    cards = named(facts)
+    if is_unknown(test) and (refusals := sign(facts, "peer-refused")):
+        closed = bool(cards) and all(_closed(name) for name in cards)
+        says = (
+            f"no peer access on {cards[0]}, by design: no setting brings it"
+            if closed
+            else "CUDA refuses peer access"
+        )
+        yield fails(says, priority=P2 if closed else P1, evidence=lines("log", refusals))
+        return
     if is_unknown(test):
         raise UnknownValue(f"{reason}: attach `nvidia-smi topo -p2p r` and `-p2p w`")
     if test.access and any(test.access.values()):
         yield passes("some pairs have peer access; the others may stand on another socket")
         return
-    cards = (*test.names.values(), *named(facts))
+    cards = (*test.names.values(), *cards)
     if cards and all(_closed(name) for name in cards):
         yield fails(f"no peer access on {cards[0]}, by design: no setting brings it", priority=P2)
     elif test.access:

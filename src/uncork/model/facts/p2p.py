@@ -64,6 +64,5 @@ class P2pFacts(msgspec.Struct, frozen=True):
     boot_time: int | Unknown
     amd_links: tuple[AmdLink, ...] | Unknown
     topology_file: str | Unknown  # where a cloud left one
-    slow_network: str  # the nccl-tests line with the average bus bandwidth, "" where none
-    out_of_bounds: int  # wrong values that nccl-tests counted; -1 where no test was given
+    wrong_values: int  # that nccl-tests counted between several ranks; -1 where no test was given
     hung: tuple[str, ...]  # lines in which a reporter says a collective hangs
