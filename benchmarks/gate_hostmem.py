@@ -13,8 +13,8 @@ from pathlib import Path
 
 from uncork.gate.fabric import Direction, Engine, Move
 from uncork.gate.hostmem import HostMemory
+from uncork.gate.hostmem.compile import compiler
 from uncork.gate.hostmem.fabric import second_best
-from uncork.gate.hostmem.kernel import compiler
 
 REFERENCE = r"""
 #include <immintrin.h>

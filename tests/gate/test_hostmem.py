@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from uncork.errors import MeasureFailed
 from uncork.gate import baseline, verify
 from uncork.gate.fabric import Direction, Ended, Engine, Move
-from uncork.gate.hostmem import HostMemory, fabric, kernel, topology
+from uncork.gate.hostmem import HostMemory, compile, fabric, kernel, topology
 from uncork.gate.hostmem.extra import edac_counters, spread
 from uncork.gate.hostmem.fabric import stream_bytes
 from uncork.model.gate import Baseline, Criterion, Depth, Verdict
@@ -155,7 +155,8 @@ def test_a_copy_moves_every_byte(choice):
     code, src, dst = load(choice), mmap.mmap(-1, MIB), mmap.mmap(-1, MIB)
     code.fill(src, 0, MIB, key=3)
 
-    seconds, _ = code.stream(kernel.COPY, dst, 0, src, 0, MIB, sorted(os.sched_getaffinity(0)), 1)
+    copied = kernel.Stream(kernel.COPY, src, 0, MIB, dst)
+    seconds, _ = code.stream(copied, sorted(os.sched_getaffinity(0)), 1)
 
     assert code.check(dst, 0, MIB, key=3) == (0, -1)
     assert seconds > 0
@@ -182,17 +183,17 @@ def test_compiled_and_numpy_patterns_are_the_same():
 
 
 def test_code_that_does_not_compile_is_no_library(tmp_path):
-    assert kernel.build("this is not C", "broken", cache=tmp_path) is None
+    assert compile.build("this is not C", "broken", cache=tmp_path) is None
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_the_library_is_built_once(tmp_path):
-    first = kernel.build("int one(void) { return 1; }", "one", cache=tmp_path)
+    first = compile.build("int one(void) { return 1; }", "one", cache=tmp_path)
     if first is None:
         pytest.skip("no C compiler")
     before = first.stat().st_mtime_ns
 
-    assert kernel.build("int one(void) { return 1; }", "one", cache=tmp_path) == first
+    assert compile.build("int one(void) { return 1; }", "one", cache=tmp_path) == first
     assert first.stat().st_mtime_ns == before
 
 

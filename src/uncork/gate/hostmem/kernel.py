@@ -6,8 +6,6 @@ import mmap
 import os
 import random
 import resource
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +13,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
-from uncork.errors import UncorkError
-from uncork.state import state_dir
+import msgspec
+
+from uncork.gate.hostmem.compile import build
 
 COPY, READ, PLAIN_COPY = 0, 1, 2
-FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-pthread")
-COMPILE_TIMEOUT_S = 60
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """What to copy or to read; offsets and sizes in bytes, `dst` None where it is only read."""
+
+    kind: int
+    src: mmap.mmap
+    src_at: int
+    size: int
+    dst: mmap.mmap | None = None
+    dst_at: int = 0
 
 
 class Kernel(Protocol):
@@ -28,18 +36,8 @@ class Kernel(Protocol):
 
     name: str
 
-    def stream(
-        self,
-        kind: int,
-        dst: mmap.mmap | None,
-        dst_at: int,
-        src: mmap.mmap,
-        src_at: int,
-        size: int,
-        cpus: Sequence[int],
-        loops: int,
-    ) -> tuple[float, bool]:
-        """Seconds that `loops` copies (or reads) of `size` bytes take, one thread on each of `cpus`.
+    def stream(self, one: Stream, cpus: Sequence[int], loops: int) -> tuple[float, bool]:
+        """Seconds that `loops` of these copies (or reads) take, one thread on each of `cpus`.
 
         Also whether the kernel gave one of these CPUs to somebody else meanwhile.
         """
@@ -58,67 +56,42 @@ class Kernel(Protocol):
         ...
 
 
+_POINTER, _SIZE, _U64, _U32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_uint32
+_INT, _DOUBLE = ctypes.c_int, ctypes.c_double
+# Function of kernel.c → what it returns, what it takes.
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "uk_stream": (_DOUBLE, [_INT, _POINTER, _POINTER, _SIZE, _POINTER, _INT, _INT, _POINTER]),
+    "uk_fill": (None, [_POINTER, _SIZE, _U32, _U32]),
+    "uk_check": (_U64, [_POINTER, _SIZE, _U32, _U32, _POINTER]),
+    "uk_chase_prepare": (None, [_POINTER, _SIZE]),
+    "uk_chase": (_DOUBLE, [_POINTER, _U64, _INT]),
+    "uk_flag": (_U64, [_POINTER] * 4 + [_INT, _U64, _INT, _INT, _DOUBLE, _POINTER, _POINTER]),
+    "uk_bind": (ctypes.c_long, [_POINTER, _SIZE, _INT]),
+    "uk_wake": (_INT, [_INT] * 4 + [_POINTER]),
+    "uk_copy_name": (ctypes.c_char_p, []),
+}
+
+
 class CKernel:
     """kernel.c, compiled on this machine."""
 
     def __init__(self, library: Path) -> None:
         lib = ctypes.CDLL(str(library))
-        pointer, size_t, u64, u32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_uint32
-        lib.uk_stream.restype = ctypes.c_double
-        lib.uk_stream.argtypes = [
-            ctypes.c_int,
-            pointer,
-            pointer,
-            size_t,
-            pointer,
-            ctypes.c_int,
-            ctypes.c_int,
-            pointer,
-        ]
-        lib.uk_fill.argtypes = [pointer, size_t, u32, u32]
-        lib.uk_fill.restype = None
-        lib.uk_check.argtypes = [pointer, size_t, u32, u32, pointer]
-        lib.uk_check.restype = u64
-        lib.uk_chase_prepare.argtypes = [pointer, size_t]
-        lib.uk_chase_prepare.restype = None
-        lib.uk_chase.argtypes = [pointer, u64, ctypes.c_int]
-        lib.uk_chase.restype = ctypes.c_double
-        lib.uk_flag.argtypes = [pointer] * 4 + [
-            ctypes.c_int,
-            u64,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_double,
-            pointer,
-            pointer,
-        ]
-        lib.uk_flag.restype = u64
-        lib.uk_bind.argtypes = [pointer, size_t, ctypes.c_int]
-        lib.uk_bind.restype = ctypes.c_long
-        lib.uk_wake.argtypes = [ctypes.c_int] * 4 + [pointer]
-        lib.uk_copy_name.restype = ctypes.c_char_p
+        for name, (returns, takes) in _FUNCTIONS.items():
+            function = getattr(lib, name)
+            function.restype, function.argtypes = returns, takes
         self._lib = lib
         self.name = f"compiled C ({lib.uk_copy_name().decode()})"
 
-    def stream(
-        self,
-        kind: int,
-        dst: mmap.mmap | None,
-        dst_at: int,
-        src: mmap.mmap,
-        src_at: int,
-        size: int,
-        cpus: Sequence[int],
-        loops: int,
-    ) -> tuple[float, bool]:
-        to = address(dst) + dst_at if dst is not None else None
-        aligned = dst_at % 64 == 0 and src_at % 64 == 0
-        if kind == COPY and not aligned:
-            kind = PLAIN_COPY
-        count = min(len(cpus), max(1, size // 65536))
+    def stream(self, one: Stream, cpus: Sequence[int], loops: int) -> tuple[float, bool]:
+        to = address(one.dst) + one.dst_at if one.dst is not None else None
+        aligned = one.dst_at % 64 == 0 and one.src_at % 64 == 0
+        kind = PLAIN_COPY if one.kind == COPY and not aligned else one.kind
+        count = min(len(cpus), max(1, one.size // 65536))
         list_of_cpus = (ctypes.c_int * count)(*cpus[:count])
         preempted = ctypes.c_long()
-        args = (kind, to, address(src) + src_at, size, list_of_cpus, count, loops, ctypes.byref(preempted))
+        source = address(one.src) + one.src_at
+        args = (kind, to, source, one.size, list_of_cpus, count, loops, ctypes.byref(preempted))
         return float(self._lib.uk_stream(*args)), preempted.value > 0
 
     def fill(self, map: mmap.mmap, at: int, size: int, key: int) -> None:
@@ -142,35 +115,25 @@ class NumpyKernel:
         self._np = numpy
         self.name = f"NumPy {numpy.__version__} (no C compiler found)"
 
-    def stream(
-        self,
-        kind: int,
-        dst: mmap.mmap | None,
-        dst_at: int,
-        src: mmap.mmap,
-        src_at: int,
-        size: int,
-        cpus: Sequence[int],
-        loops: int,
-    ) -> tuple[float, bool]:
+    def stream(self, one: Stream, cpus: Sequence[int], loops: int) -> tuple[float, bool]:
         np = self._np
-        each = size // len(cpus) // 8 * 8
+        each = one.size // len(cpus) // 8 * 8
 
-        def one(part: int) -> None:
-            count = size - each * part if part == len(cpus) - 1 else each
-            source = np.frombuffer(src, dtype=np.uint8, count=count, offset=src_at + each * part)
-            if kind == READ:
+        def share(part: int) -> None:
+            count = one.size - each * part if part == len(cpus) - 1 else each
+            source = np.frombuffer(one.src, dtype=np.uint8, count=count, offset=one.src_at + each * part)
+            if one.kind == READ:
                 wide = source[: count // 8 * 8].view(np.uint64)
                 for _ in range(loops):
                     wide.max()
                 return
-            target = np.frombuffer(dst, dtype=np.uint8, count=count, offset=dst_at + each * part)
+            target = np.frombuffer(one.dst, dtype=np.uint8, count=count, offset=one.dst_at + each * part)
             for _ in range(loops):
                 np.copyto(target, source)
 
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-        seconds = in_threads(one, cpus)
-        return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw > before
+        before = preemptions()
+        seconds = in_threads(share, cpus)
+        return seconds, preemptions() > before
 
     def fill(self, map: mmap.mmap, at: int, size: int, key: int) -> None:
         np = self._np
@@ -211,27 +174,18 @@ class PlainKernel:
 
     name = "plain Python (neither a C compiler nor NumPy found)"
 
-    def stream(
-        self,
-        kind: int,
-        dst: mmap.mmap | None,
-        dst_at: int,
-        src: mmap.mmap,
-        src_at: int,
-        size: int,
-        cpus: Sequence[int],
-        loops: int,
-    ) -> tuple[float, bool]:
-        source = memoryview(src)[src_at : src_at + size]
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    def stream(self, one: Stream, cpus: Sequence[int], loops: int) -> tuple[float, bool]:
+        source = memoryview(one.src)[one.src_at : one.src_at + one.size]
+        target = None if one.dst is None else memoryview(one.dst)[one.dst_at : one.dst_at + one.size]
+        before = preemptions()
         start_s = time.perf_counter()
         for _ in range(loops):
-            if kind == READ:
+            if target is None:
                 hashlib.md5(source, usedforsecurity=False)
             else:
-                memoryview(dst)[dst_at : dst_at + size] = source  # type: ignore[arg-type]
+                target[:] = source
         seconds = time.perf_counter() - start_s
-        return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw > before
+        return seconds, preemptions() > before
 
     def fill(self, map: mmap.mmap, at: int, size: int, key: int) -> None:
         for start, block in self._blocks(size, key):
@@ -256,6 +210,11 @@ class PlainKernel:
 
     def compiled(self) -> Any:
         return None
+
+
+def preemptions() -> int:
+    """How often the kernel took a CPU away from this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def in_threads(one: Callable[[int], None], cpus: Sequence[int]) -> float:
@@ -291,56 +250,6 @@ def address(map: mmap.mmap) -> int:
 def halves(key: int) -> tuple[int, int]:
     """A 64-bit key as the two words that the pattern is made from."""
     return key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
-
-
-def compiler() -> str | None:
-    """The C compiler that would be used: `CC`, then cc, gcc, clang."""
-    named = os.environ.get("CC")
-    return next(
-        (path for name in (named, "cc", "gcc", "clang") if name and (path := shutil.which(name))), None
-    )
-
-
-def build(source: str, name: str, *, cache: Path | None = None) -> Path | None:
-    """Compile C text to a shared library, once per text, compiler and CPU; None where it cannot be done."""
-    cc = compiler()
-    if cc is None:
-        return None
-    try:
-        folder = (cache or state_dir()) / "cache"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        said = subprocess.run(
-            [cc, "--version"], capture_output=True, timeout=COMPILE_TIMEOUT_S, check=True
-        ).stdout
-        # -march=native: a library built on one CPU may hold instructions that another lacks.
-        about = source.encode() + said + " ".join(FLAGS).encode() + _cpu_flags()
-        library = folder / f"{name}-{hashlib.sha256(about).hexdigest()[:16]}.so"
-        if not library.exists():
-            code = library.with_suffix(f".{os.getpid()}.c")
-            fresh = code.with_suffix(".so")
-            code.write_text(source, encoding="utf-8")
-            try:
-                subprocess.run(
-                    [cc, *FLAGS, str(code), "-o", str(fresh)],
-                    capture_output=True,
-                    timeout=COMPILE_TIMEOUT_S,
-                    check=True,
-                )
-                fresh.replace(library)
-            finally:
-                code.unlink(missing_ok=True)
-                fresh.unlink(missing_ok=True)
-    except (OSError, subprocess.SubprocessError, UncorkError):
-        return None
-    return library
-
-
-def _cpu_flags() -> bytes:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return b""
-    return next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "").encode()
 
 
 def load(choice: str = "auto", *, cache: Path | None = None) -> Kernel:

@@ -88,16 +88,16 @@ class NodeMemory:
 
         def one(number: int, move: dict[str, int]) -> None:
             at = share * number % len(self.cpus)
-            seconds[number], disturbed[number] = self.kernel.stream(
+            copied = kernels.Stream(
                 kernels.COPY,
-                self.memory(move["dst"]),
-                self.half + move["to"],
                 self.memory(move["src"]),
                 move["from"],
                 move["size"],
-                self.cpus[at : at + share],
-                move["loops"],
+                self.memory(move["dst"]),
+                self.half + move["to"],
             )
+            share_of_cpus = self.cpus[at : at + share]
+            seconds[number], disturbed[number] = self.kernel.stream(copied, share_of_cpus, move["loops"])
 
         for move in moves:
             self.memory(move["src"]), self.memory(move["dst"])
@@ -126,7 +126,9 @@ class NodeMemory:
 
     def read(self, size: int, loops: int) -> dict[str, Any]:
         """Seconds that reading `size` bytes of this node's memory takes with all its CPUs."""
-        seconds, disturbed = self.kernel.stream(kernels.READ, None, 0, self.own, 0, size, self.cpus, loops)
+        seconds, disturbed = self.kernel.stream(
+            kernels.Stream(kernels.READ, self.own, 0, size), self.cpus, loops
+        )
         return {"seconds": seconds, "disturbed": disturbed}
 
     def flag(self, near: int, far: int, first: bool, rounds: int, limit_s: float) -> dict[str, Any]:
