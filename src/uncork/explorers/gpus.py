@@ -1,13 +1,11 @@
 """The GPUs of a host: NVML, else nvidia-smi's text, and amdgpu's sysfs; always the same structs."""
 
-import threading
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from uncork.explorers import gpu_amd
+from uncork.explorers import gpu_amd, reading
 from uncork.host import Host, Output
 from uncork.model.facts.driver import NOT_READ, Gpu, GpuProcess, NvLink
 from uncork.model.unknown import Unknown
@@ -60,17 +58,9 @@ class Reading(msgspec.Struct, frozen=True):
     p2p: dict[str, tuple[tuple[str | Unknown | None, ...], ...]] = {}
 
 
-_READ: weakref.WeakKeyDictionary[Host, Reading] = weakref.WeakKeyDictionary()
-_ONE_AT_A_TIME = threading.Lock()
-
-
 def read(host: Host) -> Reading:
-    """Every GPU that a driver tells about; three explorers ask, and the text is parsed once for one host."""
-    with _ONE_AT_A_TIME:
-        found = _READ.get(host)
-        if found is None:
-            found = _READ[host] = _read(host)
-        return found
+    """Every GPU that a driver tells about; three explorers ask, and a recorded host's text is parsed once."""
+    return reading.shared(host, "gpus", _read)
 
 
 def _read(host: Host) -> Reading:
@@ -93,9 +83,9 @@ def _read(host: Host) -> Reading:
     return Reading(() if absent else Unknown(error), "nothing", "" if absent else error)
 
 
-def _with_amd(host: Host, reading: Reading) -> Reading:
-    gpus = () if isinstance(reading.gpus, Unknown) else reading.gpus
-    return msgspec.structs.replace(reading, gpus=gpus + gpu_amd.gpus(host, len(gpus)))
+def _with_amd(host: Host, found: Reading) -> Reading:
+    gpus = () if isinstance(found.gpus, Unknown) else found.gpus
+    return msgspec.structs.replace(found, gpus=gpus + gpu_amd.gpus(host, len(gpus)))
 
 
 def value(found: Any) -> Any:

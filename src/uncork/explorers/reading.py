@@ -4,10 +4,19 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from uncork.host import Host
+from uncork.host.recording import RecordingHost
 from uncork.model.unknown import Unknown
 from uncork.parsers import cpulist, procfs
 
 Value = TypeVar("Value")
+
+
+def shared(host: Host, name: str, derive: Callable[[Host], Value]) -> Value:
+    """What several explorers work out of the same answers: once for a host that records, anew for any other."""
+    if not isinstance(host, RecordingHost):
+        return derive(host)
+    found: Value = host.derived(name, lambda: derive(host))
+    return found
 
 
 def text(host: Host, path: str) -> str | Unknown:

@@ -1,13 +1,9 @@
 """Which processes serve, for explorers that look at what those processes may use."""
 
-import threading
-import weakref
-
 import msgspec
 
-from uncork.explorers import engine_argv, engine_process
+from uncork.explorers import engine_argv, engine_process, reading
 from uncork.host import Host
-from uncork.host.recording import RecordingHost
 from uncork.model.unknown import Unknown
 
 
@@ -18,20 +14,9 @@ class Seen(msgspec.Struct, frozen=True):
     pids: tuple[int, ...] = ()
 
 
-# Several explorers ask, and a large host has thousands of processes: looked at once for one recording. A host
-# that is not recorded answers anew each time, and so does this.
-_SEEN: weakref.WeakKeyDictionary[RecordingHost, Seen] = weakref.WeakKeyDictionary()
-_ONE_AT_A_TIME = threading.Lock()
-
-
 def _seen(host: Host) -> Seen:
-    if not isinstance(host, RecordingHost):
-        return _look(host)
-    with _ONE_AT_A_TIME:
-        found = _SEEN.get(host)
-        if found is None:
-            found = _SEEN[host] = _look(host)
-        return found
+    """Several explorers ask, and a large host has thousands of processes: looked at once for one recording."""
+    return reading.shared(host, "serving", _look)
 
 
 def _look(host: Host) -> Seen:

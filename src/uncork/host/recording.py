@@ -19,6 +19,7 @@ class RecordingHost:
     def __init__(self, inner: Host) -> None:
         self._inner = inner
         self.answers: dict[Key, Any] = {}
+        self._derived: dict[Key, Any] = {}
         self._locks: dict[Key, threading.Lock] = {}
         self._guard = threading.Lock()
 
@@ -30,15 +31,22 @@ class RecordingHost:
     def live(self) -> bool:
         return self._inner.live
 
-    def _once(self, key: Key, ask: Callable[[], Any]) -> Any:
-        if key in self.answers:
-            return self.answers[key]
+    def derived(self, name: str, derive: Callable[[], Any]) -> Any:
+        """What was worked out from the answers under this name: once, however many explorers ask."""
+        if isinstance(self._inner, RecordingHost):
+            return self._inner.derived(name, derive)
+        return self._once(("derived", name), derive, self._derived)
+
+    def _once(self, key: Key, ask: Callable[[], Any], kept: dict[Key, Any] | None = None) -> Any:
+        kept = self.answers if kept is None else kept
+        if key in kept:
+            return kept[key]
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self.answers:
-                self.answers[key] = ask()
-        return self.answers[key]
+            if key not in kept:
+                kept[key] = ask()
+        return kept[key]
 
     def read_bytes(self, path: str, *, sample: int = 1) -> bytes | Unknown:
         key = ("read", path, str(sample))
