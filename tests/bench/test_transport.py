@@ -13,13 +13,14 @@ from tests.bench.streams import answer
 from uncork.bench import api, sockets
 from uncork.bench.clock import realtime_offset_ns, stamp_ns, to_monotonic
 from uncork.bench.endpoint import parse_endpoints
-from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
+from uncork.bench.gauge import BLIND_NS, SAMPLES, Gauge, LoopFigures
 from uncork.bench.level import prepare, run_level
 from uncork.bench.loop import Loop
 from uncork.bench.pool import Pool
 from uncork.bench.records import Reader, read_exchange
 from uncork.bench.reference_server import reference_server
 from uncork.bench.sending import LoopPlan
+from uncork.bench.sockets import user_stamp
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.errors import BadInput
 
@@ -234,6 +235,18 @@ def test_an_answer_longer_than_a_read_and_the_end_behind_it_are_both_seen():
 
     assert [(record.outcome, len(record.event_ns)) for record in kept] == [("ok", 3000)] * 3
     assert figures.ended_ns - figures.started_ns < 5e9
+
+
+def test_of_very_many_turns_a_sample_is_kept_and_the_longest():
+    gauge = Gauge(LoopFigures())
+    for start in range(0, 200_000, 100):
+        gauge.turns += [(user_stamp(), n, n) for n in range(start, start + 100)]
+        gauge.settle()
+    lengths = sorted(gauge.figures.turns_ns)
+
+    assert 10_000 < len(lengths) <= SAMPLES
+    assert gauge.figures.turn_max_ns == 199_999
+    assert abs(lengths[len(lengths) // 2] - 100_000) < 1_000  # the whole time is in it, evenly
 
 
 @pytest.mark.parametrize("text", ["", "ftp://x", "http://", "http://h:99999", "http://[::1"])

@@ -13,7 +13,6 @@ from array import array
 # SO_TIMESTAMPNS of asm-generic/socket.h, and what its control message is called; the socket module lacks it.
 SO_TIMESTAMPNS = 35
 STEP_NS = 1_000_000
-NO_KERNEL = bytes(8)  # the seconds of a stamp of our own
 _TIMESPEC = struct.Struct("@qq")
 
 

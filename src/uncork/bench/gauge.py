@@ -6,10 +6,11 @@ from array import array
 
 import msgspec
 
-from uncork.bench.clock import NO_KERNEL, STEP_NS, realtime_offset_ns, stamp_ns
+from uncork.bench.clock import STEP_NS, realtime_offset_ns
 
 BLIND_NS = 4_000_000
-SAMPLES = 1_000_000
+SAMPLES = 32_768
+NO_STAMP = bytes(16)
 
 
 class LoopFigures(msgspec.Struct):
@@ -40,24 +41,38 @@ class Gauge:
         self.offset_ns = realtime_offset_ns()
         self.turns: list[tuple[bytes, int, int]] = []
         self.blind: list[tuple[int, int]] = []
+        self.every = 1
+        self.seen = 0
 
     def settle(self) -> None:
         """Enter the turns since the last time into the figures and into `blind`."""
-        figures = self.figures
-        lags, lengths = figures.lags_ns, figures.turns_ns
-        for stamp, back, turn_ns in self.turns:
-            if stamp and stamp[:8] != NO_KERNEL:
-                lag = back - (stamp_ns(stamp) - self.offset_ns)
-                if lag > 0 and len(lags) < SAMPLES:
-                    lags.append(lag)
-                turn_ns = max(turn_ns, lag)
-                figures.lag_max_ns = max(figures.lag_max_ns, lag)
-            if len(lengths) < SAMPLES:
-                lengths.append(turn_ns)
+        turns, offset_ns = self.turns, self.offset_ns
+        stamps = memoryview(b"".join([turn[0] or NO_STAMP for turn in turns])).cast("q").tolist()
+        lags, lengths = [], []
+        for seconds, nanoseconds, (_, back, turn_ns) in zip(stamps[::2], stamps[1::2], turns, strict=True):
+            if seconds:
+                lag = back - (seconds * 1_000_000_000 + nanoseconds - offset_ns)
+                lags.append(lag)
+                if lag > turn_ns:
+                    turn_ns = lag
+            lengths.append(turn_ns)
             if turn_ns > BLIND_NS:
                 self.blind.append((back - turn_ns, back))
-            figures.turn_max_ns = max(figures.turn_max_ns, turn_ns)
-        self.turns.clear()
+        turns.clear()
+        self._sample(lags, lengths)
+
+    def _sample(self, lags: list[int], lengths: list[int]) -> None:
+        """Keep the longest, and of all every n-th: where each token is a turn, sorting all would cost too much."""
+        figures = self.figures
+        figures.lag_max_ns = max([figures.lag_max_ns, *lags])
+        figures.turn_max_ns = max([figures.turn_max_ns, *lengths])
+        first = -self.seen % self.every
+        self.seen += len(lengths)
+        figures.lags_ns.extend(lags[first :: self.every])
+        figures.turns_ns.extend(lengths[first :: self.every])
+        if len(figures.turns_ns) > SAMPLES:
+            del figures.lags_ns[::2], figures.turns_ns[::2]
+            self.every *= 2
 
     def check_clock(self) -> None:
         """See whether the wall clock was set: kernel stamps are of that clock."""

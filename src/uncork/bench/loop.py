@@ -27,6 +27,7 @@ from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_sta
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
 HUNG_UP = select.EPOLLRDHUP | select.EPOLLHUP
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
+SLEEP_NS = 50_000  # shorter sleeps cost more than they save
 LOOK_NS, LOOK_OFTEN_NS = 500_000_000, 100_000_000
 
 
@@ -110,7 +111,7 @@ class Loop:
             turn_ns, back = called - back, clock()
             if ready:
                 self._read(ready, back, turn_ns)
-                if self.in_flight >= TICK_FROM and digest.tick_ns:
+                if digest.tick_ns > SLEEP_NS and self.in_flight >= TICK_FROM:
                     self._idle(back + digest.tick_ns)
                 elif digest.waiting:
                     digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 4))
@@ -146,7 +147,7 @@ class Loop:
         if self.digest.waiting:
             self.digest.take_apart(until_ns=until)
         rest_ns = until - time.monotonic_ns()
-        if rest_ns > 50_000:
+        if rest_ns > SLEEP_NS:
             time.sleep(rest_ns / 1e9)
 
     def _read(self, ready: list[tuple[int, int]], back: int, turn_ns: int) -> None:
