@@ -10,9 +10,11 @@ import zstandard
 from tests.hosts import DictHost
 
 from uncork.audit import audit
+from uncork.checks.gpus import lines
+from uncork.checks.hosts import seen
 from uncork.cli.look import shown
 from uncork.errors import BadInput, Corrupt
-from uncork.host import Output
+from uncork.host import Output, redact
 from uncork.host.live import LiveHost
 from uncork.host.recording import RecordingHost
 from uncork.host.redact import Names
@@ -32,6 +34,22 @@ def test_the_audit_of_this_machine_and_of_its_snapshot_are_the_same_bytes(tmp_pa
     replayed = audit(RecordingHost(SnapshotHost(tmp_path / "h.tar.zst")))
 
     assert _json(replayed) == _json(live)
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["4c4c4544-0051-3610-8054-b7c04f4e4d32", "b8:59:9f:12:34:56", "Serial Number: 1234567890123"],
+)
+def test_an_identifier_at_the_edge_of_what_is_shown_is_neither_shown_nor_told_otherwise_by_a_replay(
+    identifier,
+):
+    for before in range(360, 402):
+        line = f"{'x' * before} {identifier} {'y' * 60}"
+
+        live = [redact.text(one.text) for one in (*seen("log", line), *lines("log", [line]))]
+        replayed = [redact.text(one.text) for one in seen("log", redact.text(line))] * 2
+
+        assert live == replayed
 
 
 def test_every_kind_of_answer_comes_back_as_it_was(tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from uncork.checks import Verdict, unknown
+from uncork.host.redact import cut
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.engine import Server
@@ -219,7 +220,7 @@ def whole_log(facts: Facts) -> dict[str, tuple[str, ...]]:
 
 def lines(source: str, found: Iterable[str], most: int = 3) -> tuple[Evidence, ...]:
     """The first few lines as evidence."""
-    return tuple(Evidence(source, line[:400]) for line in list(found)[:most])
+    return tuple(Evidence(source, cut(line, 400)) for line in list(found)[:most])
 
 
 def version(text: str) -> tuple[int, ...]:

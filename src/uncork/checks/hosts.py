@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from uncork.host.redact import cut
 from uncork.model.facts import Facts
 from uncork.model.facts.container import Confined, Counter
 from uncork.model.facts.network import RdmaPort
@@ -108,7 +109,7 @@ def spread(facts: Facts) -> str:
         for flag in _SPREAD_FLAGS:
             value = server.flags.get(flag, "")
             if (value and value not in ("1", "0", "null")) or (value == "0" and flag == "node-rank"):
-                return f"{server.kind} has --{flag} {value[:60]}"
+                return f"{server.kind} has --{flag} {cut(value, 60)}"
         words = " ".join((*server.command, *([] if is_unknown(server.environ) else server.environ))).lower()
         for word in _RDMA_WORDS:
             if word in words:
@@ -138,7 +139,7 @@ def identity(process: Confined) -> str:
 
 def seen(source: str, text: object) -> tuple[Evidence, ...]:
     """One piece of evidence, cut to a readable length."""
-    return (Evidence(source, str(text)[:400]),)
+    return (Evidence(source, cut(str(text), 400)),)
 
 
 def sizes(count: float) -> str:

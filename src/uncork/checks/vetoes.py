@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from uncork.checks.hosts import known
+from uncork.host.redact import cut
 from uncork.model.facts import Facts
 from uncork.model.findings import Answer, ChangeClass, Evidence, Result
 from uncork.model.unknown import Unknown, UnknownValue
@@ -88,7 +89,7 @@ def _isolation_users(facts: Facts) -> str:
         ("active virtual functions of", known(facts.firmware.virtual_functions)),
         ("virtual machines", known(facts.container.guests)),
     )
-    return next((f"{words} {', '.join(users)}"[:300] for words, users in sources if users), "")
+    return next((cut(f"{words} {', '.join(users)}", 300) for words, users in sources if users), "")
 
 
 def _warned(result: Result, why: str) -> Result:

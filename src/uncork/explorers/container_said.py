@@ -4,6 +4,7 @@ import re
 
 from uncork.explorers import reading
 from uncork.host import Host
+from uncork.host.redact import cut
 from uncork.model.facts.container import Said
 from uncork.model.unknown import Unknown
 from uncork.parsers import container_text, limits, nccl_log, statements, ucx
@@ -69,7 +70,7 @@ def _line(host: Host, pattern: re.Pattern[str], kinds: tuple[str, ...]) -> str:
         for text in reading.attached(host, kind):
             if match := pattern.search(text):
                 begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-                return text[begin : end if end >= 0 else len(text)].strip()[:300]
+                return cut(text[begin : end if end >= 0 else len(text)].strip(), 300)
     return ""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from uncork.explorers import gpu_log, gpus, reading, statements
 from uncork.host import Host
+from uncork.host.redact import cut
 from uncork.model.facts.driver import NOT_READ, DriverFacts, Gpu
 from uncork.model.unknown import Unknown
 
@@ -162,7 +163,9 @@ def _cuda_errors(host: Host, words: str) -> tuple[str, ...]:
     """Lines in which CUDA names errors 802 to 804, wherever they were attached."""
     kinds = ("engine-log", "application-log", "nccl-log", "container")
     texts = (words, *(text for kind in kinds for text in reading.attached(host, kind)))
-    found = (line.strip()[:300] for text in texts for line in text.splitlines() if _CUDA_ERROR.search(line))
+    found = (
+        cut(line.strip(), 300) for text in texts for line in text.splitlines() if _CUDA_ERROR.search(line)
+    )
     return tuple(dict.fromkeys(found))[:10]
 
 
@@ -260,10 +263,10 @@ def _patched(words: str, host: Host) -> str:
             if re.search(
                 r"p2p[- ]?patch|patched.*(driver|module|p2p)|tinygrad|aikitoria", line, re.IGNORECASE
             ):
-                return line.strip()[:200]
+                return cut(line.strip(), 200)
     version = host.read("/proc/driver/nvidia/version")
     if not isinstance(version, Unknown) and "p2p" in version.lower():
-        return version.splitlines()[0][:200]
+        return cut(version.splitlines()[0], 200)
     return ""
 
 

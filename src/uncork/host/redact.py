@@ -89,6 +89,14 @@ def text(value: str) -> str:
     return _IDENTIFIER.sub(_replace, value) if len(value) >= 8 and _IDENTIFIER_HINT.search(value) else value
 
 
+def cut(value: str, most: int) -> str:
+    """The first `most` characters without identifiers: one that is cut in two would no longer be known as one.
+
+    It would be shown, and a replay, whose answers were cleaned before anything cut them, would answer other bytes.
+    """
+    return text(value)[:most]
+
+
 def _replace(found: re.Match[str]) -> str:
     if found["uuid"]:
         return uuid(found["uuid"])

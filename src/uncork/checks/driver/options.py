@@ -19,6 +19,7 @@ from uncork.checks import (
 )
 from uncork.checks.gpus import generation, is_geforce, lines, named, no_nvidia, version, wrong_data
 from uncork.checks.hosts import known, no_rdma, seen, spread
+from uncork.host.redact import cut
 from uncork.model.facts import Facts
 from uncork.model.findings import Change
 from uncork.model.unknown import UnknownValue, is_unknown
@@ -84,7 +85,7 @@ def registry_keys(facts: Facts) -> Iterator[Verdict]:
         words = (
             f"registry keys decide about peer access: {', '.join(peer)}"
             if peer
-            else f"registry keys are set: {keys[:80]}"
+            else f"registry keys are set: {cut(keys, 80)}"
         )
         yield fails(words, priority=P1 if peer else P2, evidence=seen(where, keys))
     elif is_unknown(facts.driver.params):

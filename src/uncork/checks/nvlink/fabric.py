@@ -32,6 +32,7 @@ from uncork.checks.gpus import (
 )
 from uncork.checks.hosts import known, seen
 from uncork.checks.nvlink.links import links_up, no_nvlink
+from uncork.host.redact import cut
 from uncork.model.facts import Facts
 from uncork.model.facts.driver import Gpu
 from uncork.model.facts.nvlink import Xgmi
@@ -255,7 +256,7 @@ def switch_errors(facts: Facts) -> Iterator[Verdict]:
     )
     if found or fatal:
         serious = [line for line in fatal if "non-fatal" not in line] or found
-        words = f"SXid {found[0].number}" if found else fatal[0][:80]
+        words = f"SXid {found[0].number}" if found else cut(fatal[0], 80)
         yield fails(
             words,
             priority=P0 if serious else P1,
