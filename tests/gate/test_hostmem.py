@@ -182,6 +182,14 @@ def test_compiled_and_numpy_patterns_are_the_same():
     assert kernel.NumpyKernel().check(memory, 0, 65536, key=0x123456789ABCDEF0) == (0, -1)
 
 
+def test_a_cpu_that_is_not_there_ends_the_threads_instead_of_hanging_them():
+    copied = []
+
+    with pytest.raises(OSError, match="Invalid argument"):
+        kernel.in_threads(copied.append, [min(os.sched_getaffinity(0)), 100_000])
+    assert copied == []
+
+
 def test_code_that_does_not_compile_is_no_library(tmp_path):
     assert compile.build("this is not C", "broken", cache=tmp_path) is None
     assert list((tmp_path / "cache").iterdir()) == []

@@ -24,6 +24,10 @@ _IN_PROGRESS = 7  # ncclInProgress
 _CHANNEL = re.compile(r"(\d+)\[[0-9a-f]+\] -> (\d+)\[[0-9a-f]+\](?: \[\w+\])? via (\S+)")
 
 
+class NcclError(Exception):
+    """A call of the server's collective library failed; the operation ends, and its answer says so."""
+
+
 class UniqueId(ctypes.Structure):
     """ncclUniqueId, passed by value."""
 
@@ -110,4 +114,4 @@ class Collective:
     def _do(self, code: int, call: str) -> None:
         if code not in (0, _IN_PROGRESS):
             self._nccl.ncclGetErrorString.restype = ctypes.c_char_p
-            raise RuntimeError(f"{call}: {self._nccl.ncclGetErrorString(code).decode()}")
+            raise NcclError(f"{call} failed: {self._nccl.ncclGetErrorString(code).decode()}")

@@ -1,5 +1,6 @@
 """The code that moves and checks bytes in host memory: compiled C, else NumPy, else plain Python."""
 
+import contextlib
 import ctypes
 import hashlib
 import mmap
@@ -9,6 +10,8 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -217,29 +220,31 @@ def preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
+def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
+    """Run each in a thread of its own; the first error of any is raised once all have ended."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        ends = [threads.submit(call) for call in calls]
+    for end in ends:
+        end.result()
+
+
 def in_threads(one: Callable[[int], None], cpus: Sequence[int]) -> float:
     """Seconds from a common start to the last end of one thread per CPU, each pinned to its own."""
-    barrier = threading.Barrier(len(cpus) + 1)
-    errors: list[BaseException] = []
+    start_s: list[float] = []
+    barrier = threading.Barrier(len(cpus), action=lambda: start_s.append(time.perf_counter()))
 
     def run(part: int, cpu: int) -> None:
-        os.sched_setaffinity(0, {cpu})
-        barrier.wait()
         try:
+            os.sched_setaffinity(0, {cpu})
+        except OSError:
+            barrier.abort()  # the others would wait for ever
+            raise
+        with contextlib.suppress(threading.BrokenBarrierError):  # another could not be pinned, and says so
+            barrier.wait()
             one(part)
-        except BaseException as error:
-            errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(part, cpu)) for part, cpu in enumerate(cpus)]
-    for thread in threads:
-        thread.start()
-    barrier.wait()
-    start_s = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return time.perf_counter() - start_s
+    side_by_side([partial(run, part, cpu) for part, cpu in enumerate(cpus)])
+    return time.perf_counter() - start_s[0]
 
 
 def address(map: mmap.mmap) -> int:

@@ -106,7 +106,7 @@ class NodeMemory:
         if len(moves) == 1:
             one(0, moves[0])
         else:
-            self._side_by_side([lambda n=n, m=m: one(n, m) for n, m in enumerate(moves)])  # type: ignore[misc]
+            kernels.side_by_side([lambda n=n, m=m: one(n, m) for n, m in enumerate(moves)])  # type: ignore[misc]
         return {"seconds": seconds, "disturbed": disturbed}
 
     def check(self, received: list[dict[str, int]], sent: list[dict[str, int]]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class NodeMemory:
             answers[first] = self._flag_side(self.own, self.own, at, first, rounds, limit_s, cpu)
 
         self._clear(self.own, at)
-        self._side_by_side([lambda: side(True, cpu_a), lambda: side(False, cpu_b)])
+        kernels.side_by_side([lambda: side(True, cpu_a), lambda: side(False, cpu_b)])
         os.sched_setaffinity(0, self.cpus)
         return {**answers[True], "stale": answers[True]["stale"] + answers[False]["stale"]}
 
@@ -190,24 +190,6 @@ class NodeMemory:
     def hang(self) -> None:
         """Never answer: what the tests of the deadline ask for."""
         threading.Event().wait()
-
-    @staticmethod
-    def _side_by_side(calls: list[Callable[[], None]]) -> None:
-        errors: list[BaseException] = []
-
-        def run(call: Callable[[], None]) -> None:
-            try:
-                call()
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=run, args=(call,)) for call in calls]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
 
 
 def operations(index: int) -> dict[str, Callable[..., Any]]:
