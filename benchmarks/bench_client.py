@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from uncork.bench.metrics import quantile
@@ -323,20 +324,20 @@ def line(row: dict[str, object]) -> str:
 
 
 def ratios(found: list[dict[str, object]]) -> Iterator[str]:
-    """Ours to each peer's, by the quietest run of each."""
-    best: dict[tuple[object, ...], dict[str, object]] = {}
+    """Ours to each peer's, by the median of the runs."""
+    names = ("ttft_p99", "itl_p99", "us_token", "tok_s")
+    runs: dict[tuple[object, ...], list[dict[str, object]]] = {}
     for row in found:
-        key = (row["pace"], row["streams"], row["client"])
-        if key not in best or float(str(row["others"])) < float(str(best[key]["others"])):
-            best[key] = row
-    for (pace, n, name), row in best.items():
-        mine = best.get((pace, n, "uncork"))
+        runs.setdefault((row["pace"], row["streams"], row["client"]), []).append(row)
+    middle = {
+        key: {name: median(float(str(row[name])) for row in rows) for name in names}
+        for key, rows in runs.items()
+    }
+    for (pace, n, name), row in middle.items():
+        mine = middle.get((pace, n, "uncork"))
         if name == "uncork" or mine is None:
             continue
-        by = {
-            key: float(str(mine[key])) / float(str(row[key]))
-            for key in ("ttft_p99", "itl_p99", "us_token", "tok_s")
-        }
+        by = {key: mine[key] / row[key] for key in names}
         yield (
             f"{pace} x {n}: uncork / {name}: TTFT error p99 {by['ttft_p99']:.4f}, ITL error p99 {by['itl_p99']:.4f}, "
             f"CPU a token {by['us_token']:.2f}, tokens/s {by['tok_s']:.2f}"
