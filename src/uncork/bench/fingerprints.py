@@ -34,7 +34,7 @@ def entry(value: object) -> Any:
 
 def identity(run: BenchRun) -> dict[str, Any]:
     """All that two runs must have in common, by name."""
-    stamps = sorted({level.client.stamp_source for level in run.levels if level.valid})
+    stamps = sorted({level.client.stamp_source for level in run.levels})
     own = {
         "metrics": str(run.metrics),
         "model": run.model,
@@ -77,3 +77,11 @@ def is_known(value: object) -> bool:
 def shown(value: object) -> str:
     """An entry for reading."""
     return f"unknown ({value.get('unknown', '')})" if isinstance(value, Mapping) else str(value)
+
+
+def rows(fingerprint: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Every entry for reading, the notes of the start last."""
+    entries = [(name, shown(value)) for name, value in sorted(fingerprint.items()) if name != NOTES]
+    return entries + [
+        (f"at the start: {name}", shown(value)) for name, value in fingerprint.get(NOTES, {}).items()
+    ]

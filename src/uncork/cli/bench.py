@@ -105,7 +105,13 @@ def bench(
 
         show_noise(spec, noise, folder, _progress(), telemetry.watch, as_json=as_json)
         return
-    run = run_suite(spec, out=folder, progress=_progress(), watch=telemetry.watch)
+    run = run_suite(
+        spec,
+        out=folder,
+        progress=_progress(),
+        watch=telemetry.watch,
+        fingerprint=lambda: _fingerprint(endpoint),
+    )
     _clear_progress()
     if as_json:
         print_json(run)
@@ -118,6 +124,15 @@ def bench(
             screen.print(clean(line))
     screen.print(f"kept in {clean(str(folder))}", soft_wrap=True)
     screen.print("  next: change one thing, measure again into another --out, then uncork compare")
+
+
+def _fingerprint(endpoint: str) -> "dict[str, object]":
+    """Of this machine, and of the server where it runs here."""
+    from uncork.bench.endpoint import parse_endpoints
+    from uncork.host.live import LiveHost
+    from uncork.loop.fingerprint import fingerprint
+
+    return fingerprint(LiveHost(), parse_endpoints(endpoint)[0].url)
 
 
 def _beside(run: "BenchRun", model_path: str) -> "list[str]":

@@ -7,6 +7,7 @@ from uncork.bench.noise import FILE, measure_noise
 from uncork.bench.spec import SuiteSpec
 from uncork.bench.suite import Progress, Watch
 from uncork.cli.show import clean, console, print_json
+from uncork.state import state_dir, write_whole
 
 
 def show_noise(
@@ -20,6 +21,8 @@ def show_noise(
 ) -> None:
     """Measure the floor and print the smallest difference that so many repeats would show."""
     found = measure_noise(spec, runs, out=folder, progress=progress, watch=watch)
+    # uncork run looks for it there: its before and after are one run each, and cannot know it by themselves.
+    write_whole(state_dir() / FILE, (folder / FILE).read_bytes())
     if as_json:
         print_json(found)
         return

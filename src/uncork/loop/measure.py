@@ -59,7 +59,7 @@ def bench(run: Run, when: str) -> BenchRun:
         out=_out(run.folder, when, server),
         progress=run.say.bench,
         watch=Telemetry(server.endpoint).watch,
-        fingerprint=lambda: fingerprint(run.host, server, settings),
+        fingerprint=lambda: fingerprint(run.host, server.endpoint, pid=server.pid, settings=settings),
     )
 
 

@@ -10,10 +10,12 @@ from uncork.apply import chain, hold
 from uncork.apply.dry_run import predict
 from uncork.apply.transaction import apply_step
 from uncork.bench.compare import compare
+from uncork.bench.noise import FILE, floors, read_noise
 from uncork.checks import load as load_checks
 from uncork.errors import ChangeFailed, IllegalMove, MeasureFailed, NotApproved, Refused, UncorkError
 from uncork.knobs import KNOBS
 from uncork.loop import attribute, measure
+from uncork.loop.identity import altered_by
 from uncork.loop.run import Run, load_audit, load_bench, load_comparison, load_gate, save
 from uncork.model.comparison import Judgement
 from uncork.model.gate import Verdict
@@ -185,8 +187,9 @@ def compared(run: Run, plan: Plan, step: Step) -> None:
         run.store.evidence(step, "inconclusive", "one of the two runs is missing")
         run.store.fail(step, "one of the two runs is missing")
         return
-    tested = [f"{c.knob}:{c.target}" for _, c in in_force(plan)]
-    result = compare(before, after, tested=tested)
+    tested = [name for _, c in in_force(plan) for name in altered_by(c.knob, c.target)]
+    known = read_noise(run.store.folder / FILE)
+    result = compare(before, after, tested=tested, floor=floors(known, before, after) if known else {})
     if not tested and result.judgement is not Judgement.NOT_COMPARABLE:
         says = f"nothing was changed, so this is the noise of this host: {result.says}"
         result = msgspec.structs.replace(result, says=says)

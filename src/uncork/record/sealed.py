@@ -5,6 +5,7 @@ from statistics import fmean
 
 import msgspec
 
+from uncork.bench import fingerprints
 from uncork.model.bench import BenchRun
 from uncork.model.findings import Answer, Audit, Priority, Result
 from uncork.model.gate import GateResult
@@ -282,7 +283,5 @@ def _baseline(known: Before) -> list[str]:
     head = ("level", "repeat", "output tok/s", "TTFT p50 / p99 ms", "ITL p50 / p99 ms", "completed")
     lines += [*_means(known.bench), *fold("Every level and repeat", table(head, rows))]
     lines += [*(f"- {plain(line)}" for line in known.bound), ""]
-    prints = (
-        [plain(name), plain(str(value), 200)] for name, value in sorted(known.bench.fingerprint.items())
-    )
+    prints = ([plain(name), plain(text, 200)] for name, text in fingerprints.rows(known.bench.fingerprint))
     return lines + fold("Fingerprint of this run", table(("what", "value"), prints))
