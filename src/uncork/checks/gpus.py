@@ -120,6 +120,11 @@ def is_geforce(name: str) -> bool:
     return bool(re.search(r"\bRTX [2345]0[5-9]0\b", name))
 
 
+def closed_to_peers(name: str) -> bool:
+    """Whether the stock driver keeps peer access over PCIe from the product."""
+    return is_geforce(name) and generation(name) in ("turing", "ampere", "ada", "blackwell")
+
+
 def is_data_centre(name: str) -> bool:
     """Whether it is a data-centre part, which maps all of its memory through BAR1 as shipped."""
     return bool(

@@ -291,45 +291,47 @@ def pids_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: creation fails with EPERM: that is seccomp, not a limit
     Source: Linux admin-guide/cgroup-v2.rst, pids.max
     """
-    said = facts.container.said
-    events = facts.kernel.events
-    rejected = () if is_unknown(events) else events.fork_rejected
-    if rejected:
-        yield fails("the pids limit refused a fork", evidence=seen("kernel log", rejected[-1]))
-        return
-    if said.threads_refused and said.pids_limit and said.pids_limit > 0:
-        says = f"threads are refused under a limit of {said.pids_limit}"
-        yield fails(says, evidence=seen("attached log", said.threads_refused[0]))
-        return
-    if said.threads_refused and not serving(facts):
-        says = "threads are refused (EAGAIN): pids.max and pids.current of the container tell whether it is the limit"
-        yield unknown(says, evidence=seen("attached log", said.threads_refused[0]))
+    if refused := _refused(facts):
+        yield refused
         return
     asked = _asked(facts)
     if not asked:
         yield not_applicable("no inference server runs here")
         return
     for process in asked:
-        groups = known(process.cgroups)
-        limited = [g for g in groups if not is_unknown(g.pids_max) and g.pids_max is not None]
-        if not limited:
-            if all(is_unknown(group.pids_max) and not group.pids_max.absent for group in groups):
-                yield unknown("pids.max cannot be read", subject(process))
-            else:
-                yield passes("no limit of processes", subject(process))
-            continue
-        group = max(limited, key=lambda g: known(g.pids) / max(1, known(g.pids_max) or 1))
-        used, limit = known(group.pids), known(group.pids_max) or 1
-        evidence = seen(_file(group, "pids.max"), f"{used} of {limit}")
-        if used >= limit / 2:
-            change = _write(group, "pids.max", "max", str(limit))
-            says = f"{used} of {limit} processes and threads"
-            yield fails(
-                says,
-                subject(process),
-                evidence=evidence,
-                change=change,
-                priority=P1 if used > 0.8 * limit else P2,
-            )
-        else:
-            yield passes("processes far from the limit", subject(process), evidence=evidence)
+        yield _pids(process)
+
+
+def _refused(facts: Facts) -> Verdict | None:
+    """The verdict where a log shows that a process or thread was refused."""
+    said, events = facts.container.said, facts.kernel.events
+    rejected = () if is_unknown(events) else events.fork_rejected
+    if rejected:
+        return fails("the pids limit refused a fork", evidence=seen("kernel log", rejected[-1]))
+    if not said.threads_refused:
+        return None
+    evidence = seen("attached log", said.threads_refused[0])
+    if said.pids_limit and said.pids_limit > 0:
+        return fails(f"threads are refused under a limit of {said.pids_limit}", evidence=evidence)
+    if not serving(facts):
+        says = "threads are refused (EAGAIN): pids.max and pids.current of the container tell whether it is the limit"
+        return unknown(says, evidence=evidence)
+    return None
+
+
+def _pids(process: Confined) -> Verdict:
+    """The verdict on the fullest of the groups around one process."""
+    groups = known(process.cgroups)
+    limited = [g for g in groups if not is_unknown(g.pids_max) and g.pids_max is not None]
+    if not limited:
+        if all(is_unknown(group.pids_max) and not group.pids_max.absent for group in groups):
+            return unknown("pids.max cannot be read", subject(process))
+        return passes("no limit of processes", subject(process))
+    group = max(limited, key=lambda g: known(g.pids) / max(1, known(g.pids_max) or 1))
+    used, limit = known(group.pids), known(group.pids_max) or 1
+    evidence = seen(_file(group, "pids.max"), f"{used} of {limit}")
+    if used < limit / 2:
+        return passes("processes far from the limit", subject(process), evidence=evidence)
+    says, priority = f"{used} of {limit} processes and threads", P1 if used > 0.8 * limit else P2
+    change = _write(group, "pids.max", "max", str(limit))
+    return fails(says, subject(process), evidence=evidence, change=change, priority=priority)

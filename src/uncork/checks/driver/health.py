@@ -223,19 +223,8 @@ def count(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a container was given only some of them
     Source: Azure health checks; open-gpu-kernel-modules, 'fallen off the bus'
     """
-    log = {} if is_unknown(facts.driver.log) else facts.driver.log
-    if log.get("off-bus"):
-        yield fails("a GPU fell off the bus", evidence=lines("dmesg", log["off-bus"]))
-        return
-    dropped = [
-        xid for xid in (() if is_unknown(facts.driver.xids) else facts.driver.xids) if xid.number == 79
-    ]
-    if dropped:
-        bdfs = ", ".join(sorted({xid.bdf for xid in dropped}))
-        yield fails(f"fell off the bus: {bdfs}", evidence=lines("dmesg", (xid.line for xid in dropped)))
-        return
-    if is_unknown(facts.driver.gpus) and is_unknown(facts.pcie.devices) and log.get("probe-failed"):
-        yield fails("the driver could not start a GPU", evidence=lines("dmesg", log["probe-failed"]))
+    if logged := _lost_in_log(facts):
+        yield logged
         return
     devices = () if is_unknown(facts.pcie.devices) else pci_gpus(facts)
     gone = [device.bdf for device in devices if device.off_bus]
@@ -264,6 +253,21 @@ def count(facts: Facts) -> Iterator[Verdict]:
         )
     elif answering:
         yield passes(f"all {answering} GPUs answer")
+
+
+def _lost_in_log(facts: Facts) -> Verdict | None:
+    """The verdict where the kernel log says that a GPU went or never came."""
+    log = {} if is_unknown(facts.driver.log) else facts.driver.log
+    if log.get("off-bus"):
+        return fails("a GPU fell off the bus", evidence=lines("dmesg", log["off-bus"]))
+    xids = () if is_unknown(facts.driver.xids) else facts.driver.xids
+    dropped = [xid for xid in xids if xid.number == 79]
+    if dropped:
+        bdfs = ", ".join(sorted({xid.bdf for xid in dropped}))
+        return fails(f"fell off the bus: {bdfs}", evidence=lines("dmesg", (xid.line for xid in dropped)))
+    if is_unknown(facts.driver.gpus) and is_unknown(facts.pcie.devices) and log.get("probe-failed"):
+        return fails("the driver could not start a GPU", evidence=lines("dmesg", log["probe-failed"]))
+    return None
 
 
 @check("driver.model-uniform", P1, NONE)

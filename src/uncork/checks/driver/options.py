@@ -17,7 +17,16 @@ from uncork.checks import (
     passes,
     unknown,
 )
-from uncork.checks.gpus import generation, is_geforce, lines, named, no_nvidia, version, wrong_data
+from uncork.checks.gpus import (
+    closed_to_peers,
+    generation,
+    is_geforce,
+    lines,
+    named,
+    no_nvidia,
+    version,
+    wrong_data,
+)
 from uncork.checks.hosts import known, no_rdma, seen, spread
 from uncork.host.redact import cut
 from uncork.model.facts import Facts
@@ -289,11 +298,7 @@ def patched(facts: Facts) -> Iterator[Verdict]:
     if granted is None:
         raise UnknownValue("which pairs the driver grants is not told: attach `nvidia-smi topo -p2p r`")
     cards = named(facts)
-    refused = [
-        name
-        for name in cards
-        if is_geforce(name) and generation(name) in ("turing", "ampere", "ada", "blackwell")
-    ]
+    refused = [name for name in cards if closed_to_peers(name)]
     if not granted:
         yield passes("no peer access is granted over PCIe")
     elif refused:

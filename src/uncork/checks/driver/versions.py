@@ -113,41 +113,40 @@ def version_branch(facts: Facts) -> Iterator[Verdict]:
     if reason := no_nvidia(facts):
         yield not_applicable(reason)
         return
-    timeouts = [
-        xid
-        for xid in (() if is_unknown(facts.driver.xids) else facts.driver.xids)
-        if xid.number in (119, 120)
-    ]
-    if timeouts and is_unknown(facts.driver.module_version):
-        yield unknown(
-            "the GSP timed out (Xid 119), and no text names the driver's version: 525 drivers before 525.105.17 "
-            "do that; attach /proc/driver/nvidia/version",
-            evidence=lines("dmesg", (xid.line for xid in timeouts)),
-        )
+    if silent := _gsp_timeout(facts):
+        yield silent
         return
     module = known(facts.driver.module_version)
-    branch = version(module)[0]
-    if timeouts and (525,) <= version(module) < _GSP_FIXED:
-        yield fails(
-            f"driver {module} loses contact with the GSP; 525.105.17 mends that",
-            evidence=lines("dmesg", (xid.line for xid in timeouts)),
-        )
-        return
+    branch, evidence = version(module)[0], seen("driver", module)
     for name in named(facts):
         kind = generation(name)
         if branch < _LOWEST_BRANCH.get(kind, 0):
-            yield fails(
-                f"branch {branch} does not know {name}: at least {_LOWEST_BRANCH[kind]}",
-                evidence=seen("driver", module),
-            )
+            says = f"branch {branch} does not know {name}: at least {_LOWEST_BRANCH[kind]}"
+            yield fails(says, evidence=evidence)
             return
         if branch > _LAST_BRANCH.get(kind, 9999):
-            yield fails(
-                f"branch {branch} has dropped {name}: at most {_LAST_BRANCH[kind]}",
-                evidence=seen("driver", module),
-            )
+            says = f"branch {branch} has dropped {name}: at most {_LAST_BRANCH[kind]}"
+            yield fails(says, evidence=evidence)
             return
     yield from _cuda_of_servers(facts, module)
+
+
+def _gsp_timeout(facts: Facts) -> Verdict | None:
+    """The verdict where the kernel log shows that the GSP did not answer, and the driver may be why."""
+    xids = () if is_unknown(facts.driver.xids) else facts.driver.xids
+    evidence = lines("dmesg", (xid.line for xid in xids if xid.number in (119, 120)))
+    module = facts.driver.module_version
+    if not evidence:
+        return None
+    if is_unknown(module):
+        says = (
+            "the GSP timed out (Xid 119), and no text names the driver's version: 525 drivers before 525.105.17 "
+            "do that; attach /proc/driver/nvidia/version"
+        )
+        return unknown(says, evidence=evidence)
+    if (525,) <= version(module) < _GSP_FIXED:
+        return fails(f"driver {module} loses contact with the GSP; 525.105.17 mends that", evidence=evidence)
+    return None
 
 
 def _cuda_of_servers(facts: Facts, module: str) -> Iterator[Verdict]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from uncork.checks import FIRMWARE, NONE, P0, P1, P2, Verdict, check, fails, not_applicable, passes, unknown
 from uncork.checks.engine.servers import sign
-from uncork.checks.gpus import generation, is_geforce, lines, named, pci_gpus, widest, wrong_data
+from uncork.checks.gpus import closed_to_peers, lines, named, pci_gpus, widest, wrong_data
 from uncork.checks.hosts import known, seen
 from uncork.checks.pcie.links import LANE_GB_S
 from uncork.model.facts import Facts
@@ -65,7 +65,7 @@ def status(facts: Facts) -> Iterator[Verdict]:
         yield passes("the driver grants every pair (a claim: only a data test proves it)")
         return
     cards = named(facts)
-    by_design = bool(cards) and all(_closed(name) for name in cards)
+    by_design = bool(cards) and all(closed_to_peers(name) for name in cards)
     for word, pairs in wrong.items():
         shown = seen("topo -p2p", f"{word}: {pairs[:6]}")
         across = all(_sockets_apart(facts, *pair) for pair in pairs)
@@ -85,11 +85,6 @@ def status(facts: Facts) -> Iterator[Verdict]:
             yield fails(words, priority=P1 if serious else P2, evidence=shown)
 
 
-def _closed(name: str) -> bool:
-    """Whether the stock driver keeps peer access over PCIe from the product."""
-    return is_geforce(name) and generation(name) in ("turing", "ampere", "ada", "blackwell")
-
-
 def _sockets_apart(facts: Facts, a: int, b: int) -> bool:
     levels = facts.p2p.levels
     if is_unknown(levels) or a >= len(levels) or b >= len(levels[a]):
@@ -103,7 +98,7 @@ def _from_test(facts: Facts, reason: str) -> Iterator[Verdict]:
     test = facts.p2p.test
     cards = named(facts)
     if is_unknown(test) and (refusals := sign(facts, "peer-refused")):
-        closed = bool(cards) and all(_closed(name) for name in cards)
+        closed = bool(cards) and all(closed_to_peers(name) for name in cards)
         says = (
             f"no peer access on {cards[0]}, by design: no setting brings it"
             if closed
@@ -117,7 +112,7 @@ def _from_test(facts: Facts, reason: str) -> Iterator[Verdict]:
         yield passes("some pairs have peer access; the others may stand on another socket")
         return
     cards = (*test.names.values(), *cards)
-    if cards and all(_closed(name) for name in cards):
+    if cards and all(closed_to_peers(name) for name in cards):
         yield fails(f"no peer access on {cards[0]}, by design: no setting brings it", priority=P2)
     elif test.access:
         yield fails("no pair has peer access", evidence=seen("peer test", "CANNOT Access Peer Device"))
