@@ -24,6 +24,7 @@ Beside the folders: `settings.py` (a setting with one rule is a row of a table),
 the host at hand before they judge) and `vetoes.py` (what may not be advised here, applied to every result).
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
@@ -72,6 +73,8 @@ class Check(msgspec.Struct, frozen=True):
     run: Callable[[Facts], Iterable[Verdict]]
 
 
+Run = Callable[[Facts], Iterable[Verdict]]
+Reason = Callable[[Facts], str]
 CHECKS: dict[str, Check] = {}
 
 
@@ -152,14 +155,26 @@ def declare(
 
 
 def check(
-    id: str, priority: Priority, change_class: ChangeClass
-) -> Callable[[Callable[[Facts], Iterable[Verdict]]], Callable[[Facts], Iterable[Verdict]]]:
-    """Declare the function below as the check `id`; its dimension is the folder of its file."""
+    id: str, priority: Priority, change_class: ChangeClass, *, unless: Reason | tuple[Reason, ...] = ()
+) -> Callable[[Run], Run]:
+    """Declare the function below as the check `id`; its dimension is the folder of its file.
 
-    def enter(run: Callable[[Facts], Iterable[Verdict]]) -> Callable[[Facts], Iterable[Verdict]]:
+    `unless` names why the question may not arise: the first that gives a reason is the answer *not applicable*.
+    """
+    reasons = unless if isinstance(unless, tuple) else (unless,)
+
+    def enter(run: Run) -> Run:
+        @functools.wraps(run)
+        def guarded(facts: Facts) -> Iterator[Verdict]:
+            for reason_of in reasons:
+                if reason := reason_of(facts):
+                    yield not_applicable(reason)
+                    return
+            yield from run(facts)
+
         dimension = run.__module__.removeprefix(__name__ + ".").split(".")[0]
-        declare(id, priority, change_class, dimension, run.__doc__ or "", run)
-        return run
+        declare(id, priority, change_class, dimension, run.__doc__ or "", guarded)
+        return guarded
 
     return enter
 

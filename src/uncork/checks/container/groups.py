@@ -145,7 +145,7 @@ def _quota_said(facts: Facts, limit: float) -> Iterator[Verdict]:
         )
 
 
-@check("container.cpu-shares-contention", P1, RUNTIME)
+@check("container.cpu-shares-contention", P1, RUNTIME, unless=no_process)
 def cpu_shares(facts: Facts) -> Iterator[Verdict]:
     """A server's threads do not wait behind neighbours.
 
@@ -156,9 +156,6 @@ def cpu_shares(facts: Facts) -> Iterator[Verdict]:
     Wrong when: its own threads wait for one another (an oversized thread pool)
     Source: Tanguille/cluster pull request 4879; Linux accounting/psi.rst
     """
-    if reason := no_process(facts):
-        yield not_applicable(reason)
-        return
     for process in _asked(facts):
         group = known(process.cgroups)[0]
         stalled = group.cpu_pressure
@@ -182,7 +179,7 @@ def cpu_shares(facts: Facts) -> Iterator[Verdict]:
             yield passes("its main thread does not wait for a CPU", subject(process), evidence=evidence)
 
 
-@check("container.cpuset-vs-gpus", P1, RUNTIME)
+@check("container.cpuset-vs-gpus", P1, RUNTIME, unless=(one_node, no_process))
 def cpuset(facts: Facts) -> Iterator[Verdict]:
     """A server may use CPUs and memory near its GPUs.
 
@@ -193,9 +190,6 @@ def cpuset(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the server uses only the GPUs of the node it is on (the audit cannot always tell which it uses)
     Source: Linux admin-guide/cgroup-v2.rst, cpuset; vLLM documentation, NUMA binding
     """
-    if reason := one_node(facts) or no_process(facts):
-        yield not_applicable(reason)
-        return
     homes = {
         device.numa_node
         for device in facts.pcie.devices

@@ -181,7 +181,7 @@ def _in_fabric(gpu: Gpu) -> bool:
     return not is_unknown(gpu.fabric_state) and gpu.fabric_state > 0
 
 
-@check("driver.imex", P1, SERVICE_RESTART)
+@check("driver.imex", P1, SERVICE_RESTART, unless=no_nvidia)
 def imex(facts: Facts) -> Iterator[Verdict]:
     """The IMEX daemon runs where NVLink spans machines.
 
@@ -192,9 +192,6 @@ def imex(facts: Facts) -> Iterator[Verdict]:
     Wrong when: one node of such a rack is used alone
     Source: NVIDIA IMEX guide
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     if not any(
         name.startswith(("GB200", "GB300")) or " GB200" in name or " GB300" in name for name in named(facts)
     ):

@@ -68,7 +68,7 @@ _ACTIONS = (
 )
 
 
-@check("driver.xid-recent", P0, NONE)
+@check("driver.xid-recent", P0, NONE, unless=no_nvidia)
 def xids(facts: Facts) -> Iterator[Verdict]:
     """The kernel log has no Xid or SXid of hardware, links or firmware.
 
@@ -79,9 +79,6 @@ def xids(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the line is older than the repair that cured it
     Source: NVIDIA, Xid errors (deploy/xid-errors)
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     found: dict[str, set[int]] = {}
     for xid in known(facts.driver.xids):
         found.setdefault(xid.bdf, set()).add(xid.number)

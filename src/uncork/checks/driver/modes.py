@@ -12,7 +12,6 @@ from uncork.checks import (
     Verdict,
     check,
     fails,
-    not_applicable,
     passes,
 )
 from uncork.checks.gpus import each, gpus, no_amd, no_nvidia, pci_gpus, subject_of
@@ -37,7 +36,7 @@ def nvml_change(gpu: Gpu, setting: str, want: str, before: str) -> Change | None
     return Change("nvml", target, want, before=before) if target else None
 
 
-@check("driver.persistence", P2, RUNTIME)
+@check("driver.persistence", P2, RUNTIME, unless=no_nvidia)
 def persistence(facts: Facts) -> Iterator[Verdict]:
     """The driver keeps its state while no program uses the GPU.
 
@@ -50,9 +49,6 @@ def persistence(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: it makes nothing faster while a server holds the GPU
     Source: NVIDIA driver persistence guide; Azure health checks
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     if is_unknown(facts.driver.gpus) and "persistence" in facts.driver.stated:
         value, line = facts.driver.stated["persistence"]
         if value == "False":
@@ -187,7 +183,7 @@ def runtime_d3(facts: Facts) -> Iterator[Verdict]:
     yield from each(pci_gpus(facts), lambda device: device.bdf, judge)
 
 
-@check("driver.amd-module-params", P1, REBOOT)
+@check("driver.amd-module-params", P1, REBOOT, unless=no_amd)
 def amd_params(facts: Facts) -> Iterator[Verdict]:
     """amdgpu allows PCIe peer access and keeps GPUs awake.
 
@@ -198,9 +194,6 @@ def amd_params(facts: Facts) -> Iterator[Verdict]:
     Wrong when: all GPUs are joined by xGMI
     Source: Linux Documentation/gpu/amdgpu/module-parameters.rst; AMD Instinct MI300X system optimization
     """
-    if reason := no_amd(facts):
-        yield not_applicable(reason)
-        return
     params = known(facts.driver.amd_params)
     if params.get("pcie_p2p", "Y") == "N":
         yield fails("amdgpu.pcie_p2p is off", evidence=seen("parameters/pcie_p2p", "N"))

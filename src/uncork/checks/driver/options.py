@@ -73,7 +73,7 @@ def peers_matter(facts: Facts) -> bool:
     return not few or bool(facts.driver.patched) or bool(registry(facts)[0])
 
 
-@check("driver.registry-dwords", P1, SERVICE_RESTART)
+@check("driver.registry-dwords", P1, SERVICE_RESTART, unless=no_nvidia)
 def registry_keys(facts: Facts) -> Iterator[Verdict]:
     """No undocumented registry keys of the driver are set.
 
@@ -85,9 +85,6 @@ def registry_keys(facts: Facts) -> Iterator[Verdict]:
     Folklore: yes: forum recipes for peer access
     Source: NVIDIA open-gpu-kernel-modules, nvrm_registry.h; rtx6kpro measurements
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     keys, where = registry(facts)
     if keys:
         peer = [name for name in _PEER_KEYS if re.search(rf"\b{name}\b", keys, re.IGNORECASE)]
@@ -192,7 +189,7 @@ def dma_buf(facts: Facts) -> bool:
     )
 
 
-@check("driver.dma-buf-rdma", P1, REBOOT)
+@check("driver.dma-buf-rdma", P1, REBOOT, unless=(no_rdma, no_nvidia))
 def dma_buf_rdma(facts: Facts) -> Iterator[Verdict]:
     """RDMA can use GPU memory through DMA-BUF.
 
@@ -203,9 +200,6 @@ def dma_buf_rdma(facts: Facts) -> Iterator[Verdict]:
     Wrong when: nvidia-peermem does the work
     Source: NVIDIA CUDA GPUDirect RDMA guide; NCCL sources, ncclGdrSupport
     """
-    if reason := no_rdma(facts) or no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     modules = {} if is_unknown(facts.driver.modules) else facts.driver.modules
     if dma_buf(facts):
         config = facts.kernel_version.config
@@ -247,7 +241,7 @@ def gdrdrv(facts: Facts) -> Iterator[Verdict]:
         yield fails("gdrdrv is not loaded", change=Change("module", "gdrdrv", "loaded", before="absent"))
 
 
-@check("driver.nvreg-relaxed-ordering", P2, SERVICE_RESTART)
+@check("driver.nvreg-relaxed-ordering", P2, SERVICE_RESTART, unless=no_nvidia)
 def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
     """The driver's relaxed ordering mode is as it ships.
 
@@ -259,16 +253,13 @@ def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: DGX OS 6 user guide, configuration packages; open-gpu-kernel-modules, nv-reg.h
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     value = known(facts.driver.params).get("EnablePCIERelaxedOrderingMode", "0")
     yield passes(
         "relaxed ordering mode is " + ("as shipped" if value == "0" else f"{value}, set by an option")
     )
 
 
-@check("driver.patched-p2p", P0, SERVICE_RESTART)
+@check("driver.patched-p2p", P0, SERVICE_RESTART, unless=no_nvidia)
 def patched(facts: Facts) -> Iterator[Verdict]:
     """No patched module grants peer access that the stock driver refuses, without a data test.
 
@@ -279,9 +270,6 @@ def patched(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a one-way data test of every ordered pair passed on this very boot
     Source: club-3090 threads 873, 874 and 922; tinygrad and aikitoria open-gpu-kernel-modules threads 8, 13, 25
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     if facts.driver.patched:
         extra = lines("copy test", wrong_data(facts))
         yield fails(

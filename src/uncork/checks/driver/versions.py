@@ -11,7 +11,6 @@ from uncork.checks import (
     Verdict,
     check,
     fails,
-    not_applicable,
     passes,
     unknown,
 )
@@ -41,7 +40,7 @@ _LAST_BRANCH = {"kepler": 470, "pascal": 580, "volta": 580}
 _GSP_FIXED = (525, 105, 17)
 
 
-@check("driver.library-mismatch", P0, SERVICE_RESTART)
+@check("driver.library-mismatch", P0, SERVICE_RESTART, unless=no_nvidia)
 def library_mismatch(facts: Facts) -> Iterator[Verdict]:
     """The driver's user-space libraries have the version of the loaded kernel module.
 
@@ -53,9 +52,6 @@ def library_mismatch(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a second version lies unused beside the one in use
     Source: NVML API reference, NVML_ERROR_LIB_RM_VERSION_MISMATCH; open-gpu-kernel-modules, API mismatch message
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     driver = facts.driver
     if "version mismatch" in driver.nvml_error.lower():
         yield fails(f"NVML refuses: {driver.nvml_error}", evidence=seen("NVML", driver.nvml_error))
@@ -98,7 +94,7 @@ def same_version(one: str, other: str) -> bool:
     return version(one) == version(other)
 
 
-@check("driver.version-branch", P1, SERVICE_RESTART)
+@check("driver.version-branch", P1, SERVICE_RESTART, unless=no_nvidia)
 def version_branch(facts: Facts) -> Iterator[Verdict]:
     """The driver knows this GPU and the engine's CUDA, and is not one with a fault that shows here.
 
@@ -110,9 +106,6 @@ def version_branch(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: that the newest driver is faster is not shown, and branches bring regressions of their own
     Source: NVIDIA data centre driver release notes; release notes of 525.105.17
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     if silent := _gsp_timeout(facts):
         yield silent
         return
@@ -165,7 +158,7 @@ def _cuda_of_servers(facts: Facts, module: str) -> Iterator[Verdict]:
     yield passes(f"driver {module}", evidence=seen("driver", module))
 
 
-@check("driver.kernel-module-flavour", P1, REBOOT)
+@check("driver.kernel-module-flavour", P1, REBOOT, unless=no_nvidia)
 def flavour(facts: Facts) -> Iterator[Verdict]:
     """The open kernel module where the GPU needs it, the proprietary one where only that knows the GPU.
 
@@ -176,9 +169,6 @@ def flavour(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a vGPU guest driver, which has rules of its own
     Source: NVIDIA open-gpu-kernel-modules README; CUDA GPUDirect RDMA guide
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     log = {} if is_unknown(facts.driver.log) else facts.driver.log
     if log.get("needs-open"):
         yield fails(
@@ -198,7 +188,7 @@ def flavour(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"{flavour} kernel module")
 
 
-@check("driver.version-uniform", P0, SERVICE_RESTART)
+@check("driver.version-uniform", P0, SERVICE_RESTART, unless=no_nvidia)
 def uniform(facts: Facts) -> Iterator[Verdict]:
     """Module, fabric manager and GSP firmware have one version.
 
@@ -209,9 +199,6 @@ def uniform(facts: Facts) -> Iterator[Verdict]:
     Wrong when: an installed but unused fabric manager on a host without NVSwitch
     Source: NVIDIA Fabric Manager user guide, version compatibility
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     driver = facts.driver
     if driver.fabric_manager_mismatch:
         yield fails(
@@ -271,7 +258,7 @@ def compat(facts: Facts) -> Iterator[Verdict]:
             yield passes("the driver's own libcuda", subject)
 
 
-@check("driver.gsp-mode", P1, REBOOT)
+@check("driver.gsp-mode", P1, REBOOT, unless=no_nvidia)
 def gsp(facts: Facts) -> Iterator[Verdict]:
     """The GPU system processor answers.
 
@@ -283,9 +270,6 @@ def gsp(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: switching the GSP off for speed is folklore, and the open module cannot run without it
     Source: NVIDIA Xid errors, 119 and 120; open-gpu-kernel-modules README
     """
-    if reason := no_nvidia(facts):
-        yield not_applicable(reason)
-        return
     timeouts = [xid for xid in facts.driver.xids if xid.number in (119, 120)]
     params = {} if is_unknown(facts.driver.params) else facts.driver.params
     off = params.get("EnableGpuFirmware") == "0"

@@ -43,7 +43,7 @@ def _channels(dimms: Iterable[Dimm]) -> dict[tuple[str, str], list[Dimm]] | None
     return channels
 
 
-@check("uefi.memory-channels", P1, FIRMWARE)
+@check("uefi.memory-channels", P1, FIRMWARE, unless=guest_reason)
 def memory_channels(facts: Facts) -> Iterator[Verdict]:
     """Every memory channel of every socket is filled, with equal modules.
 
@@ -54,9 +54,6 @@ def memory_channels(facts: Facts) -> Iterator[Verdict]:
     Wrong when: slot names are free text: an unknown family of names is answered as unknown
     Source: DMTF DSP0134, type 17
     """
-    if reason := guest_reason(facts):
-        yield not_applicable(reason)
-        return
     dimms = known(facts.firmware.dimms)
     channels = _channels(dimms)
     if not channels or not any(dimm.size_bytes for dimm in dimms):
@@ -81,7 +78,7 @@ def memory_channels(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"all {len(channels)} memory channels filled alike", evidence=evidence)
 
 
-@check("uefi.memory-speed", P2, FIRMWARE)
+@check("uefi.memory-speed", P2, FIRMWARE, unless=guest_reason)
 def memory_speed(facts: Facts) -> Iterator[Verdict]:
     """Memory runs at its rated speed.
 
@@ -92,9 +89,6 @@ def memory_speed(facts: Facts) -> Iterator[Verdict]:
     Wrong when: two modules a channel, or the processor, allow no more: that is by design
     Source: DMTF DSP0134, type 17, speed and configured memory speed
     """
-    if reason := guest_reason(facts):
-        yield not_applicable(reason)
-        return
     filled = [dimm for dimm in known(facts.firmware.dimms) if dimm.size_bytes]
     pairs = {(d.speed_mts, d.configured_mts) for d in filled if d.speed_mts and d.configured_mts}
     if not pairs:
@@ -114,7 +108,7 @@ def memory_speed(facts: Facts) -> Iterator[Verdict]:
         yield passes("memory at its rated speed", evidence=evidence)
 
 
-@check("uefi.memory-errors-edac", P1, FIRMWARE)
+@check("uefi.memory-errors-edac", P1, FIRMWARE, unless=guest_reason)
 def memory_errors(facts: Facts) -> Iterator[Verdict]:
     """Memory makes no errors.
 
@@ -125,9 +119,6 @@ def memory_errors(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a handful of corrected errors over months
     Source: Linux driver-api/edac.rst; Linux admin-guide/RAS
     """
-    if reason := guest_reason(facts):
-        yield not_applicable(reason)
-        return
     events = facts.kernel.events
     lines = () if is_unknown(events) else (*events.memory_errors, *events.machine_checks)
     fatal = [line for line in lines if "Uncorrected" in line or re.search(r"\d+ UE\b|Memory failure", line)]

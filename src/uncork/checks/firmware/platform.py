@@ -29,7 +29,7 @@ def _x86(facts: Facts) -> str:
     return "" if known(facts.kernel.architecture) == "x86_64" else "not an x86 processor"
 
 
-@check("uefi.bios-version-age", P2, FIRMWARE)
+@check("uefi.bios-version-age", P2, FIRMWARE, unless=guest_reason)
 def bios_age(facts: Facts) -> Iterator[Verdict]:
     """The firmware is not older than two years.
 
@@ -40,9 +40,6 @@ def bios_age(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the vendor has published nothing newer
     Source: Linux ABI, sysfs-class-dmi; vendor release notes
     """
-    if reason := guest_reason(facts):
-        yield not_applicable(reason)
-        return
     names = known(facts.firmware.dmi)
     text = " ".join(
         names.get(key, "") for key in ("board_name", "bios_vendor", "bios_version", "bios_date")
@@ -124,7 +121,7 @@ def iommu_state(facts: Facts) -> Iterator[Verdict]:
     yield passes("an IOMMU is on" if on else "no IOMMU is on", evidence=evidence)
 
 
-@check("uefi.cppc", P2, FIRMWARE)
+@check("uefi.cppc", P2, FIRMWARE, unless=virtual_reason)
 def cppc(facts: Facts) -> Iterator[Verdict]:
     """The firmware lets amd_pstate work.
 
@@ -134,9 +131,6 @@ def cppc(facts: Facts) -> Iterator[Verdict]:
     Undo: the former setting
     Source: Linux admin-guide/pm/amd-pstate.rst
     """
-    if reason := virtual_reason(facts):
-        yield not_applicable(reason)
-        return
     if known(facts.kernel.vendor) != "AuthenticAMD":
         yield not_applicable("not an AMD processor")
         return
@@ -153,7 +147,7 @@ def cppc(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable("a processor without CPPC")
 
 
-@check("uefi.workload-profile-hides-pstates", P1, FIRMWARE)
+@check("uefi.workload-profile-hides-pstates", P1, FIRMWARE, unless=(virtual_reason, _x86))
 def hidden_pstates(facts: Facts) -> Iterator[Verdict]:
     """The system, not a firmware profile, sets the clock.
 
@@ -164,9 +158,6 @@ def hidden_pstates(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a virtual machine, which has no driver by nature
     Source: Linux admin-guide/pm/intel_pstate.rst; Linux admin-guide/pm/amd-pstate.rst
     """
-    if reason := virtual_reason(facts) or _x86(facts):
-        yield not_applicable(reason)
-        return
     driver = known(facts.firmware.cpufreq_driver)
     evidence = seen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver or "absent")
     if driver == "":
@@ -218,7 +209,7 @@ def attributes(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"{len(known(settings))} firmware settings can be read", evidence=evidence)
 
 
-@check("uefi.microcode", P2, REBOOT)
+@check("uefi.microcode", P2, REBOOT, unless=guest_reason)
 def microcode(facts: Facts) -> Iterator[Verdict]:
     """All processors run the same microcode.
 
@@ -228,9 +219,6 @@ def microcode(facts: Facts) -> Iterator[Verdict]:
     Undo: the former package
     Source: Linux arch/x86/microcode.rst
     """
-    if reason := guest_reason(facts):
-        yield not_applicable(reason)
-        return
     found = facts.firmware.microcode
     events = facts.kernel.events
     if is_unknown(found):

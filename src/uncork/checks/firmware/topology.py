@@ -179,7 +179,7 @@ def x2apic(facts: Facts) -> Iterator[Verdict]:
         yield passes(f"all {len(present)} CPUs are addressed", evidence=evidence)
 
 
-@check("uefi.xgmi-socket-link", P2, FIRMWARE)
+@check("uefi.xgmi-socket-link", P2, FIRMWARE, unless=virtual_reason)
 def socket_link(facts: Facts) -> Iterator[Verdict]:
     """The link between sockets has its width and speed.
 
@@ -189,9 +189,6 @@ def socket_link(facts: Facts) -> Iterator[Verdict]:
     Undo: the former settings
     Source: AMD Instinct MI300X system optimization
     """
-    if reason := virtual_reason(facts):
-        yield not_applicable(reason)
-        return
     if known(facts.firmware.sockets) < 2:
         yield not_applicable("one socket")
         return

@@ -66,7 +66,7 @@ def numa_balancing(facts: Facts) -> Iterator[Verdict]:
     )
 
 
-@check("kernel.server-swapped-out", P0, RUNTIME)
+@check("kernel.server-swapped-out", P0, RUNTIME, unless=(no_process, no_swap))
 def server_swapped_out(facts: Facts) -> Iterator[Verdict]:
     """No serving process has memory in swap.
 
@@ -77,9 +77,6 @@ def server_swapped_out(facts: Facts) -> Iterator[Verdict]:
     Wrong when: what is in swap is start-up code that is never used again (reported as P2 below 64 MiB)
     Source: Linux admin-guide/sysctl/vm.rst; proc_pid_status(5), VmSwap
     """
-    if reason := no_process(facts) or no_swap(facts):
-        yield not_applicable(reason)
-        return
     for process in serving(facts):
         swapped = known(process.swap_bytes)
         evidence = seen(f"/proc/{process.pid}/status VmSwap", swapped)
@@ -279,7 +276,7 @@ def ksm(facts: Facts) -> Iterator[Verdict]:
         yield passes("same-page merging is off", evidence=evidence)
 
 
-@check("kernel.max-map-count", P1, RUNTIME)
+@check("kernel.max-map-count", P1, RUNTIME, unless=no_process)
 def max_map_count(facts: Facts) -> Iterator[Verdict]:
     """Serving processes stay well below the limit of mappings.
 
@@ -290,9 +287,6 @@ def max_map_count(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: the default 65530 is enough for most
     Source: Linux admin-guide/sysctl/vm.rst, max_map_count
     """
-    if reason := no_process(facts):
-        yield not_applicable(reason)
-        return
     limit = whole(facts.kernel.sysctls["vm.max_map_count"], "vm.max_map_count")
     for process in serving(facts):
         share = process.map_count / limit

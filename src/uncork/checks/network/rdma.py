@@ -35,7 +35,7 @@ def _name(port: RdmaPort) -> str:
     return f"{port.device}/{port.port}"
 
 
-@check("network.rdma-link", P0, FIRMWARE)
+@check("network.rdma-link", P0, FIRMWARE, unless=no_rdma)
 def rdma_link(facts: Facts) -> Iterator[Verdict]:
     """RDMA ports that are in use are up, at one rate, without errors.
 
@@ -46,9 +46,6 @@ def rdma_link(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the port that is down beside three and more of its kind is a spare
     Source: Azure node health checks; Linux ABI, sysfs-class-infiniband
     """
-    if reason := no_rdma(facts):
-        yield not_applicable(reason)
-        return
     up = active_ports(facts)
     half = [
         p
@@ -144,7 +141,7 @@ def mtu(facts: Facts) -> Iterator[Verdict]:
             yield passes(f"MTU {card.mtu}", card.name, evidence=evidence)
 
 
-@check("network.roce-gid-qos", P1, SERVICE_RESTART)
+@check("network.roce-gid-qos", P1, SERVICE_RESTART, unless=no_rdma)
 def roce_gid(facts: Facts) -> Iterator[Verdict]:
     """RoCE uses version 2 addresses, and the index that was chosen is one.
 
@@ -155,9 +152,6 @@ def roce_gid(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the fabric's owner has set another class
     Source: NCCL environment variables, NCCL_IB_GID_INDEX; ROCm GPU cluster networking
     """
-    if reason := no_rdma(facts):
-        yield not_applicable(reason)
-        return
     roce = [port for port in active_ports(facts) if not is_unknown(port.layer) and port.layer == "Ethernet"]
     untold = [
         port for port in facts.network.ports if is_unknown(port.state) and not is_unknown(port.gid_types)
@@ -185,7 +179,7 @@ def roce_gid(facts: Facts) -> Iterator[Verdict]:
             yield fails("it has no RoCE v2 address", _name(port), evidence=evidence)
 
 
-@check("network.nic-gpu-affinity", P1, SERVICE_RESTART)
+@check("network.nic-gpu-affinity", P1, SERVICE_RESTART, unless=no_rdma)
 def nic_affinity(facts: Facts) -> Iterator[Verdict]:
     """RDMA adapters hang near the GPUs they serve.
 
@@ -196,9 +190,6 @@ def nic_affinity(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the board has none nearer
     Source: NCCL troubleshooting, GPU direct; NCCL environment variables, NCCL_NET_GDR_LEVEL
     """
-    if reason := no_rdma(facts):
-        yield not_applicable(reason)
-        return
     if reason := one_machine(facts):
         yield not_applicable(reason)
         return
@@ -224,7 +215,7 @@ def nic_affinity(facts: Facts) -> Iterator[Verdict]:
         yield passes("adapters on every GPU's node", evidence=evidence)
 
 
-@check("network.ib-relaxed-ordering", P1, SERVICE_RESTART)
+@check("network.ib-relaxed-ordering", P1, SERVICE_RESTART, unless=(no_rdma, one_machine))
 def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
     """RDMA traffic may be reordered on AMD hosts and in virtual machines.
 
@@ -235,9 +226,6 @@ def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
     Wrong when: Haswell and Broadwell root ports, where the kernel switches it off on purpose
     Source: azhpc-images; NCCL environment variables, NCCL_IB_PCI_RELAXED_ORDERING
     """
-    if reason := no_rdma(facts) or one_machine(facts):
-        yield not_applicable(reason)
-        return
     machine = facts.container.machine
     guest = not is_unknown(machine) and machine is not None
     if known(facts.kernel.vendor) != "AuthenticAMD" and not guest:
@@ -266,7 +254,7 @@ def relaxed_ordering(facts: Facts) -> Iterator[Verdict]:
             )
 
 
-@check("network.nic-firmware-settings", P2, FIRMWARE)
+@check("network.nic-firmware-settings", P2, FIRMWARE, unless=no_rdma)
 def nic_firmware(facts: Facts) -> Iterator[Verdict]:
     """Advanced PCI settings of ConnectX adapters are as the vendor says.
 
@@ -277,9 +265,6 @@ def nic_firmware(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: ROCm GPU cluster networking, single node
     """
-    if reason := no_rdma(facts):
-        yield not_applicable(reason)
-        return
     if not any(not is_unknown(port.vendor) and port.vendor == "0x15b3" for port in facts.network.ports):
         yield not_applicable("no ConnectX adapter")
         return

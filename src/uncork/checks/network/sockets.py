@@ -64,7 +64,7 @@ for row in SETTINGS:
     declare_setting("network", row)
 
 
-@check("network.core-buffers", P2, RUNTIME)
+@check("network.core-buffers", P2, RUNTIME, unless=one_machine)
 def core_buffers(facts: Facts) -> Iterator[Verdict]:
     """Socket buffers are large enough for streams between machines.
 
@@ -76,9 +76,6 @@ def core_buffers(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: listed everywhere, no effect for HTTP on a LAN
     Source: tuned profiles; azhpc-images; Linux networking/ip-sysctl.rst
     """
-    if reason := one_machine(facts):
-        yield not_applicable(reason)
-        return
     rows = (
         ("net.core.rmem_max", at_least(BUFFER_BYTES)),
         ("net.core.wmem_max", at_least(BUFFER_BYTES)),
@@ -101,7 +98,7 @@ def core_buffers(facts: Facts) -> Iterator[Verdict]:
         yield passes("socket buffers of 16 MiB or more", evidence=seen("/proc/sys/net", text))
 
 
-@check("network.somaxconn", P2, RUNTIME)
+@check("network.somaxconn", P2, RUNTIME, unless=no_server)
 def backlog(facts: Facts) -> Iterator[Verdict]:
     """The accept queue holds a burst of connections.
 
@@ -112,9 +109,6 @@ def backlog(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the server's own backlog is the lower one (uvicorn: 2048)
     Source: listen(2); Linux networking/ip-sysctl.rst, somaxconn
     """
-    if reason := no_server(facts):
-        yield not_applicable(reason)
-        return
     queue = known(facts.network.sysctls["net.core.somaxconn"])
     drops = facts.network.listen
     now = 0 if is_unknown(drops) else sum(moved(counter) for counter in drops.values())
@@ -192,7 +186,7 @@ def conntrack(facts: Facts) -> Iterator[Verdict]:
         yield passes("the connection table has room", evidence=evidence)
 
 
-@check("network.irq-rps-xps", P2, RUNTIME)
+@check("network.irq-rps-xps", P2, RUNTIME, unless=one_node)
 def packet_steering(facts: Facts) -> Iterator[Verdict]:
     """Packets are not steered to the CPUs of another node.
 
@@ -203,9 +197,6 @@ def packet_steering(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: Linux networking/scaling.rst; mlnx_tune
     """
-    if reason := one_node(facts):
-        yield not_applicable(reason)
-        return
     cpus = {node.number: known(node.cpus) for node in known(facts.numa.nodes)}
     asked = False
     for card in known(facts.network.interfaces):

@@ -56,7 +56,7 @@ def topology(facts: Facts) -> Iterator[Verdict]:
         )
 
 
-@check("numa.gpu-node-unknown", P1, FIRMWARE)
+@check("numa.gpu-node-unknown", P1, FIRMWARE, unless=one_node)
 def gpu_node(facts: Facts) -> Iterator[Verdict]:
     """Every GPU says which node it is on.
 
@@ -67,9 +67,6 @@ def gpu_node(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a guest without virtual NUMA. Never write numa_node: it taints the kernel
     Source: Linux ABI, sysfs-bus-pci (numa_node)
     """
-    if reason := one_node(facts):
-        yield not_applicable(reason)
-        return
     gpus = [device for device in pci_gpus(facts) if device.bdf]
     if not gpus:
         yield not_applicable("no GPU on the bus")
@@ -83,7 +80,7 @@ def gpu_node(facts: Facts) -> Iterator[Verdict]:
             yield fails("the firmware does not say which node it is on", gpu.bdf, evidence=evidence)
 
 
-@check("numa.node-free-memory", P1, RUNTIME)
+@check("numa.node-free-memory", P1, RUNTIME, unless=one_node)
 def free_memory(facts: Facts) -> Iterator[Verdict]:
     """The nodes of GPUs have memory left for their ranks.
 
@@ -95,9 +92,6 @@ def free_memory(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: dropping caches helps only before the start
     Source: Linux admin-guide/sysctl/vm.rst, drop_caches; Linux admin-guide/numastat.rst
     """
-    if reason := one_node(facts):
-        yield not_applicable(reason)
-        return
     homes = {d.numa_node for d in pci_gpus(facts) if not is_unknown(d.numa_node)}
     nodes = [node for node in known(facts.numa.nodes) if node.number in homes]
     if not nodes:
@@ -120,7 +114,7 @@ def free_memory(facts: Facts) -> Iterator[Verdict]:
             yield passes("GPU nodes have memory left", name, evidence=evidence)
 
 
-@check("numa.irq-locality", P2, RUNTIME)
+@check("numa.irq-locality", P2, RUNTIME, unless=one_node)
 def interrupts(facts: Facts) -> Iterator[Verdict]:
     """Interrupts of adapters and drives are served on their own node.
 
@@ -131,9 +125,6 @@ def interrupts(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly: it matters to network adapters, little to GPUs
     Source: mlnx_tune; Linux core-api/irq/irq-affinity.rst
     """
-    if reason := one_node(facts):
-        yield not_applicable(reason)
-        return
     devices = [
         device for device in known(facts.numa.devices) if device.kind in ("nic", "gpu") and device.count
     ]
@@ -162,7 +153,7 @@ def interrupts(facts: Facts) -> Iterator[Verdict]:
             yield passes("interrupts served near their device", device.bdf, evidence=evidence)
 
 
-@check("numa.loader-page-cache", INFO, NONE)
+@check("numa.loader-page-cache", INFO, NONE, unless=one_node)
 def page_cache(facts: Facts) -> Iterator[Verdict]:
     """On which node the page cache lies: a fact.
 
@@ -172,9 +163,6 @@ def page_cache(facts: Facts) -> Iterator[Verdict]:
     Undo: nothing to undo
     Source: Linux filesystems/proc.rst; own reasoning
     """
-    if reason := one_node(facts):
-        yield not_applicable(reason)
-        return
     shares = {node.number: known(node.file_bytes) for node in known(facts.numa.nodes)}
     text = ", ".join(f"node {number}: {sizes(size)}" for number, size in shares.items())
     yield passes(f"page cache: {text}", evidence=seen("node*/meminfo FilePages", text))

@@ -72,7 +72,7 @@ def ranks(facts: Facts) -> list[tuple[Server, Process, set[int]]]:
     return found
 
 
-@check("numa.rank-cpu-affinity", P1, RUNTIME)
+@check("numa.rank-cpu-affinity", P1, RUNTIME, unless=_out_of_scope)
 def rank_affinity(facts: Facts) -> Iterator[Verdict]:
     """Each rank runs on CPUs of its GPU's node.
 
@@ -84,9 +84,6 @@ def rank_affinity(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the node has too few CPUs for its ranks; memory that is allocated stays where it is
     Source: vLLM documentation, NUMA binding; vllm-project/vllm issue 55416; vllm-project/vllm-ascend issue 6966
     """
-    if reason := _out_of_scope(facts):
-        yield not_applicable(reason)
-        return
     found = ranks(facts)
     if not found:
         yield unknown("which process holds which GPU is not seen from here")
@@ -112,7 +109,7 @@ def rank_affinity(facts: Facts) -> Iterator[Verdict]:
             yield fails("it may run on any node", name, evidence=evidence, priority=P2)
 
 
-@check("numa.rank-memory-locality", P1, SERVICE_RESTART)
+@check("numa.rank-memory-locality", P1, SERVICE_RESTART, unless=_out_of_scope)
 def rank_memory(facts: Facts) -> Iterator[Verdict]:
     """Host memory of a rank lies on its GPU's node.
 
@@ -123,9 +120,6 @@ def rank_memory(facts: Facts) -> Iterator[Verdict]:
     Wrong when: weights are shared by ranks of several nodes
     Source: NVIDIA/TensorRT-LLM issue 18117; migrate_pages(2)
     """
-    if reason := _out_of_scope(facts):
-        yield not_applicable(reason)
-        return
     found = ranks(facts)
     if not found:
         yield unknown("which process holds which GPU is not seen from here")
@@ -145,7 +139,7 @@ def rank_memory(facts: Facts) -> Iterator[Verdict]:
             yield passes("rank memory is local", name, evidence=evidence)
 
 
-@check("numa.interleave-policy", P2, SERVICE_RESTART)
+@check("numa.interleave-policy", P2, SERVICE_RESTART, unless=(one_node, no_process))
 def interleave(facts: Facts) -> Iterator[Verdict]:
     """No rank interleaves its memory or is bound to the wrong node.
 
@@ -157,9 +151,6 @@ def interleave(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: numa_maps(5), in proc_pid_numa_maps(5)
     """
-    if reason := one_node(facts) or no_process(facts):
-        yield not_applicable(reason)
-        return
     for process in serving(facts):
         residence = facts.numa.residences.get(process.pid)
         if residence is None:
@@ -175,7 +166,7 @@ def interleave(facts: Facts) -> Iterator[Verdict]:
             yield passes("no interleaved server memory", subject(process), evidence=evidence)
 
 
-@check("numa.binding-tool-missing", P1, SERVICE_RESTART)
+@check("numa.binding-tool-missing", P1, SERVICE_RESTART, unless=_out_of_scope)
 def binding_tool(facts: Facts) -> Iterator[Verdict]:
     """A binding that was asked for took effect.
 
@@ -185,9 +176,6 @@ def binding_tool(facts: Facts) -> Iterator[Verdict]:
     Undo: nothing to undo
     Source: vllm-project/vllm issue 55416; SGLang server arguments
     """
-    if reason := _out_of_scope(facts):
-        yield not_applicable(reason)
-        return
     asked = False
     nodes = [
         set(known(node.cpus)) for node in known(facts.numa.nodes) if not is_unknown(node.cpus) and node.cpus
@@ -217,7 +205,7 @@ def binding_tool(facts: Facts) -> Iterator[Verdict]:
         yield not_applicable("no server asks for a binding")
 
 
-@check("numa.cross-socket-tp", P1, SERVICE_RESTART)
+@check("numa.cross-socket-tp", P1, SERVICE_RESTART, unless=_out_of_scope)
 def cross_socket(facts: Facts) -> Iterator[Verdict]:
     """A tensor-parallel group stays on one socket where it fits.
 
@@ -228,9 +216,6 @@ def cross_socket(facts: Facts) -> Iterator[Verdict]:
     Wrong when: NVSwitch joins all GPUs, or the other GPUs are taken
     Source: NCCL troubleshooting, topology
     """
-    if reason := _out_of_scope(facts):
-        yield not_applicable(reason)
-        return
     gpus = facts.driver.gpus
     linked = not is_unknown(gpus) and any(not is_unknown(g.nvlink_count) and g.nvlink_count for g in gpus)
     if linked or any(device.kind == "nvswitch" for device in facts.pcie.devices):

@@ -149,7 +149,7 @@ def low_power(facts: Facts) -> Iterator[Verdict]:
         yield fails(f"NVLink bandwidth mode {mode}", evidence=seen("NVML", mode))
 
 
-@check("nvlink.disabled-by-param", P0, SERVICE_RESTART)
+@check("nvlink.disabled-by-param", P0, SERVICE_RESTART, unless=no_nvlink)
 def disabled(facts: Facts) -> Iterator[Verdict]:
     """No module option switches NVLink off.
 
@@ -160,9 +160,6 @@ def disabled(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a cloud's policy
     Source: open-gpu-kernel-modules, nv-reg.h, NVreg_NvLinkDisable
     """
-    if reason := no_nvlink(facts):
-        yield not_applicable(reason)
-        return
     params = facts.driver.params
     option = facts.driver.modprobe.get("NVreg_NvLinkDisable", "")
     value = option if is_unknown(params) else params.get("NvLinkDisable", option)
@@ -207,7 +204,7 @@ def c2c(facts: Facts) -> Iterator[Verdict]:
     yield from each(grace, subject_of, judge)
 
 
-@check("nvlink.xgmi-amd", P0, FIRMWARE)
+@check("nvlink.xgmi-amd", P0, FIRMWARE, unless=no_amd)
 def xgmi(facts: Facts) -> Iterator[Verdict]:
     """xGMI links of AMD GPUs report no error.
 
@@ -218,9 +215,6 @@ def xgmi(facts: Facts) -> Iterator[Verdict]:
     Wrong when: GPUs without xGMI
     Source: Linux drivers/gpu/drm/amd/amdgpu/amdgpu_xgmi.c; AMD SMI
     """
-    if reason := no_amd(facts):
-        yield not_applicable(reason)
-        return
 
     def judge(one: Xgmi) -> Iterator[Verdict]:
         ras = 0 if is_unknown(one.ras_errors) else one.ras_errors

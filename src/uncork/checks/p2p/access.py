@@ -42,7 +42,7 @@ def refused(matrix: Matrix) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-@check("p2p.status-matrix", P1, NONE)
+@check("p2p.status-matrix", P1, NONE, unless=single)
 def status(facts: Facts) -> Iterator[Verdict]:
     """The driver grants peer access between the GPUs of a group.
 
@@ -53,9 +53,6 @@ def status(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the product has none by design (GeForce over PCIe), or pairs of different sockets on old boards
     Source: NVML API reference, P2P status; NCCL user guide; CUDA programming guide, peer access
     """
-    if reason := single(facts):
-        yield not_applicable(reason)
-        return
     matrix = facts.p2p.read if not is_unknown(facts.p2p.read) else facts.p2p.write
     if is_unknown(matrix):
         yield from _from_test(facts, matrix.reason)
@@ -265,7 +262,7 @@ def host_bandwidth(facts: Facts) -> Iterator[Verdict]:
     )
 
 
-@check("p2p.reads-unsupported", P1, NONE)
+@check("p2p.reads-unsupported", P1, NONE, unless=single)
 def reads(facts: Facts) -> Iterator[Verdict]:
     """Pairs that may write their peer may read it too.
 
@@ -276,9 +273,6 @@ def reads(facts: Facts) -> Iterator[Verdict]:
     Wrong when: never
     Source: open-gpu-kernel-modules thread 1253
     """
-    if reason := single(facts):
-        yield not_applicable(reason)
-        return
     read, write = known(facts.p2p.read), known(facts.p2p.write)
     wrong = [
         (a, b)

@@ -161,7 +161,7 @@ def cumem_host(facts: Facts) -> Iterator[Verdict]:
             yield passes("nothing refuses host allocations", subject)
 
 
-@check("nccl.topo-file-vm", P1, SERVICE_RESTART)
+@check("nccl.topo-file-vm", P1, SERVICE_RESTART, unless=single)
 def topo_file(facts: Facts) -> Iterator[Verdict]:
     """In a cloud NCCL knows the host's true topology.
 
@@ -172,9 +172,6 @@ def topo_file(facts: Facts) -> Iterator[Verdict]:
     Wrong when: one GPU, or a guest that sees the true tree
     Source: Azure azhpc-images; NCCL user guide, NCCL_TOPO_FILE
     """
-    if reason := single(facts):
-        yield not_applicable(reason)
-        return
     if not virtual(facts):
         yield not_applicable("no virtual machine")
         return
@@ -302,7 +299,7 @@ def cache(facts: Facts) -> Iterator[Verdict]:
             yield passes("of this boot", path)
 
 
-@check("nccl.rccl-env", P2, SERVICE_RESTART)
+@check("nccl.rccl-env", P2, SERVICE_RESTART, unless=no_amd)
 def rccl(facts: Facts) -> Iterator[Verdict]:
     """ROCm's variables are as AMD advises for serving.
 
@@ -314,9 +311,6 @@ def rccl(facts: Facts) -> Iterator[Verdict]:
     Folklore: partly
     Source: AMD ROCm, inference optimization, workload tuning
     """
-    if reason := no_amd(facts):
-        yield not_applicable(reason)
-        return
     for subject, _, environ in environments(facts):
         odd = [n for n in ("HSA_ENABLE_SDMA", "HSA_FORCE_FINE_GRAIN_PCIE") if environ.get(n) == "0"]
         if odd:

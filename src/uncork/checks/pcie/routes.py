@@ -284,7 +284,7 @@ def chipset(facts: Facts) -> Iterator[Verdict]:
         yield from each(pci_gpus(facts), lambda device: device.bdf, judge)
 
 
-@check("pcie.atomics", P1, FIRMWARE)
+@check("pcie.atomics", P1, FIRMWARE, unless=no_amd)
 def atomics(facts: Facts) -> Iterator[Verdict]:
     """Ports above AMD GPUs route atomic operations.
 
@@ -295,9 +295,6 @@ def atomics(facts: Facts) -> Iterator[Verdict]:
     Wrong when: all GPUs are NVIDIA's, whose software does not need them
     Source: PCI Express Base Specification, AtomicOp; AMD ROCm, PCIe atomics
     """
-    if reason := no_amd(facts):
-        yield not_applicable(reason)
-        return
     by_bdf = {device.bdf: device for device in facts.pcie.devices}
 
     def judge(device: PciDevice) -> Iterator[Verdict]:

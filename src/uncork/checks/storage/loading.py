@@ -29,7 +29,7 @@ READ_AHEAD_KB = 4096
 HOT_C = 70.0
 
 
-@check("storage.model-fs", P1, SERVICE_RESTART)
+@check("storage.model-fs", P1, SERVICE_RESTART, unless=no_server)
 def model_place(facts: Facts) -> Iterator[Verdict]:
     """Models are loaded from a local disk or a parallel file system.
 
@@ -41,9 +41,6 @@ def model_place(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a parallel file system that is mounted as FUSE or NFS and is fast enough
     Source: vLLM documentation, loading; statfs(2)
     """
-    if reason := no_server(facts):
-        yield not_applicable(reason)
-        return
     models = known(facts.storage.models)
     if not models:
         yield unknown("no server's command line names a model folder that can be found")
@@ -74,7 +71,7 @@ def _loading_disks(facts: Facts) -> list[Disk]:
     return [disk for disk in known(facts.storage.disks) if disk.name in used]
 
 
-@check("storage.readahead", P2, RUNTIME)
+@check("storage.readahead", P2, RUNTIME, unless=no_server)
 def read_ahead(facts: Facts) -> Iterator[Verdict]:
     """Disks read ahead far enough for files that are loaded from start to end.
 
@@ -85,9 +82,6 @@ def read_ahead(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a database with random reads shares the disk
     Source: tuned profiles (read-ahead as an at-least rule); Linux ABI, sysfs-block
     """
-    if reason := no_server(facts):
-        yield not_applicable(reason)
-        return
     disks = [disk for disk in _loading_disks(facts) if not is_unknown(disk.read_ahead_kb)]
     if not disks:
         yield not_applicable("no model lies on a local disk")
@@ -242,7 +236,7 @@ def gds(facts: Facts) -> Iterator[Verdict]:
         )
 
 
-@check("storage.page-cache-fit", INFO, NONE)
+@check("storage.page-cache-fit", INFO, NONE, unless=no_server)
 def page_cache_fit(facts: Facts) -> Iterator[Verdict]:
     """Whether the weights fit the page cache: a fact.
 
@@ -252,9 +246,6 @@ def page_cache_fit(facts: Facts) -> Iterator[Verdict]:
     Undo: nothing to undo
     Source: proc_meminfo(5); own reasoning
     """
-    if reason := no_server(facts):
-        yield not_applicable(reason)
-        return
     models = [model for model in known(facts.storage.models) if not is_unknown(model.weight_bytes)]
     if not models:
         yield unknown("the size of no model's weights is known")
@@ -267,7 +258,7 @@ def page_cache_fit(facts: Facts) -> Iterator[Verdict]:
         yield passes(says, model.path, evidence=seen("/proc/meminfo", text))
 
 
-@check("storage.io-limit", P2, RUNTIME)
+@check("storage.io-limit", P2, RUNTIME, unless=no_process)
 def io_limit(facts: Facts) -> Iterator[Verdict]:
     """No limit throttles the disk of a model.
 
@@ -278,9 +269,6 @@ def io_limit(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the limit protects neighbours
     Source: Linux admin-guide/cgroup-v2.rst, io.max
     """
-    if reason := no_process(facts):
-        yield not_applicable(reason)
-        return
     for process in serving(facts)[:1]:
         found = False
         for group in known(process.cgroups):
