@@ -16,7 +16,7 @@ from tests.agents.scripted_model import call, claim, report, scripted_model
 from uncork.agents.explorers.claims import Claim, Quote, Report, check
 from uncork.agents.explorers.eyes import COMMANDS, Eyes
 from uncork.agents.explorers.facts import facts_text
-from uncork.agents.explorers.run import Budget, send_out
+from uncork.agents.explorers.run import Budget, Served, send_out
 from uncork.audit import judge
 from uncork.errors import MissingExtra
 from uncork.explorers import DIMENSIONS, explore
@@ -44,11 +44,11 @@ def host(tmp_path):
     return LiveHost(str(tmp_path))
 
 
-def send(host, scripts, otherwise, **more):
+def send(host, scripts, otherwise, tools=True, **more):
     with scripted_model(scripts, otherwise) as (endpoint, results):
         budget = more.pop("budget", Budget(steps=6, seconds=20.0))
         found = send_out(
-            host, explore(host).facts, endpoint=endpoint, model="scripted", budget=budget, **more
+            host, explore(host).facts, Served(endpoint, "scripted", tools=tools), budget=budget, **more
         )
     return found, results
 
@@ -103,6 +103,29 @@ def test_every_scripted_lie_is_rejected(host):
 
     assert found.claims == ()
     assert found.dropped == len(lies) * len(DIMENSIONS)
+
+
+def test_a_model_that_calls_no_tools_is_given_the_facts_and_its_quotes_are_looked_up_there(host):
+    def said(*claims):
+        return {"role": "assistant", "content": json.dumps({"claims": list(claims)})}
+
+    def plain(turn, messages):
+        system = messages[0]["content"]
+        assert (
+            system.index("facts kernel:") > system.index("You can call no tool")
+            and "kernel.timer_migration" in system
+        )
+        return said(
+            claim("it is there", "facts kernel", '"kernel.timer_migration"'),
+            claim("a lie", "facts kernel", "vm.made_up = 7"),
+            claim("of another explorer", "facts power", '"kernel.timer_migration"'),
+        )
+
+    found, results = send(host, {"kernel": plain}, lambda turn, messages: said(), tools=False)
+
+    assert [(one.dimension, one.finding) for one in found.claims] == [("kernel", "it is there")]
+    assert (found.dropped, results) == (2, [])
+    assert found.endings["power"] == "ok, 0 claims"
 
 
 def test_at_least_ten_explore_side_by_side(host):
@@ -287,8 +310,7 @@ def test_the_real_small_model_ends_every_explorer_with_a_sentence():
         found = send_out(
             host,
             facts,
-            endpoint=server.endpoint,
-            model=server.model,
+            Served(server.endpoint, server.model),
             dimensions=("power", "storage"),
             budget=budget,
         )

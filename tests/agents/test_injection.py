@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from tests.agents.scripted_model import call, report, scripted_model
 
 from uncork.agents.explorers.eyes import COMMANDS, Eyes
-from uncork.agents.explorers.run import Budget, send_out
+from uncork.agents.explorers.run import Budget, Served, send_out
 from uncork.agents.mcp_server import build
 from uncork.audit import audit, judge
 from uncork.explorers import DIMENSIONS, explore
@@ -127,7 +127,7 @@ def test_a_model_that_obeys_the_enemy_runs_nothing_outside_the_list(tmp_path):
     host.ran.clear()
     with scripted_model({"kernel": obedient}, lambda turn, messages: report()) as (endpoint, _):
         found = send_out(
-            host, facts, endpoint=endpoint, model="scripted",
+            host, facts, Served(endpoint, "scripted"),
             dimensions=("kernel", "power"), budget=Budget(steps=12, seconds=60.0),
         )  # fmt: skip
 

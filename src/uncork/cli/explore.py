@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from uncork.agents.explorers.run import Explored
+    from uncork.agents.explorers.run import Budget, Explored, Served
     from uncork.model.findings import Result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -19,6 +19,10 @@ def explore(
     steps: Annotated[int, typer.Option(help="Requests an explorer may make.")] = 12,
     seconds: Annotated[float, typer.Option(help="Seconds an explorer may take.")] = 120.0,
     tokens: Annotated[int, typer.Option(help="Tokens an explorer may use.")] = 60_000,
+    answer_tokens: Annotated[int, typer.Option(help="Tokens an answer may have.")] = 1_500,
+    no_tools: Annotated[
+        bool, typer.Option("--no-tools", help="For a model that calls no tools: facts in, JSON out.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print claims and endings as JSON.")] = False,
 ) -> None:
     """Let a model look for what no rule foresees; its claims are checked, marked, and change no plan.
@@ -28,43 +32,52 @@ def explore(
     import os
     from importlib.util import find_spec
 
-    from uncork.errors import BadInput, MissingExtra
+    from uncork.errors import MissingExtra
 
     if find_spec("pydantic_ai") is None:
         raise MissingExtra(
             "Explorers need the extra `agents`; nothing was started.", next="pip install 'uncork[agents]'"
         )
-    from uncork.agents.explorers.run import Budget, send_out
-    from uncork.audit import confirm, judge
-    from uncork.cli.show import console, print_json
-    from uncork.explorers import DIMENSIONS
-    from uncork.explorers import explore as look
-    from uncork.host.live import LiveHost
-    from uncork.host.recording import RecordingHost
+    from uncork.agents.explorers.run import Budget, Served
     from uncork.loop.server import named_server
+
+    chosen = _chosen(dimensions)
+    server = named_server(model, name)
+    key = os.environ.get("UNCORK_MODEL_KEY", "none")
+    budget = Budget(steps=steps, seconds=seconds, tokens=tokens, answer_tokens=answer_tokens)
+    _look_and_send(Served(server.endpoint, server.model, key, not no_tools), chosen, budget, as_json)
+
+
+def _chosen(dimensions: str) -> tuple[str, ...]:
+    from uncork.errors import BadInput
+    from uncork.explorers import DIMENSIONS
 
     chosen = tuple(part.strip() for part in dimensions.split(",") if part.strip()) or DIMENSIONS
     if unknown := [part for part in chosen if part not in DIMENSIONS]:
         raise BadInput(f"No dimension is called {', '.join(unknown)}; there are {', '.join(DIMENSIONS)}.")
-    server = named_server(model, name)
+    return chosen
+
+
+def _look_and_send(served: "Served", dimensions: tuple[str, ...], budget: "Budget", as_json: bool) -> None:
+    """Show what rules found, then send the explorers out and show what they claim."""
+    from uncork.agents.explorers.run import send_out
+    from uncork.audit import confirm, judge
+    from uncork.cli.show import console, print_json
+    from uncork.explorers import explore as look
+    from uncork.host.live import LiveHost
+    from uncork.host.recording import RecordingHost
+
     host = RecordingHost(LiveHost())
     seen = look(host)
     results = judge(seen.facts)
     if not as_json:  # what rules found waits for no model
         _show_rules(results)
     err = console(stderr=True)
-    explored = send_out(
-        host,
-        seen.facts,
-        endpoint=server.endpoint,
-        model=server.model,
-        api_key=os.environ.get("UNCORK_MODEL_KEY", "none"),
-        dimensions=chosen,
-        budget=Budget(steps=steps, seconds=seconds, tokens=tokens),
-        progress=lambda dimension, state: err.print(
-            f"{dimension:<15} {state}", overflow="ellipsis", no_wrap=True
-        ),
-    )
+
+    def progress(dimension: str, state: str) -> None:
+        err.print(f"{dimension:<15} {state}", overflow="ellipsis", no_wrap=True)
+
+    explored = send_out(host, seen.facts, served, dimensions=dimensions, budget=budget, progress=progress)
     if as_json:
         print_json({"results": results, "right": confirm(results), "unconfirmed": explored})
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from openai import AsyncOpenAI
-from pydantic_ai import Agent, UsageLimits
+from pydantic_ai import Agent, NativeOutput, UsageLimits
 from pydantic_ai.exceptions import AgentRunError, UserError
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -35,6 +35,15 @@ class Budget(msgspec.Struct, frozen=True):
     answer_tokens: int = 1_500
 
 
+class Served(msgspec.Struct, frozen=True):
+    """A model at an OpenAI-compatible endpoint; `tools` is False where it cannot call any."""
+
+    endpoint: str
+    model: str
+    api_key: str = "none"
+    tools: bool = True
+
+
 class Explored(msgspec.Struct, frozen=True):
     """What the explorers brought back: claims, how many were dropped, how each explorer ended, tools refused."""
 
@@ -47,27 +56,21 @@ class Explored(msgspec.Struct, frozen=True):
 def send_out(
     host: Host,
     facts: Facts,
+    served: Served,
     *,
-    endpoint: str,
-    model: str,
-    api_key: str = "none",
     dimensions: Sequence[str] = DIMENSIONS,
     budget: Budget | None = None,
     side_by_side: int = 14,
     progress: Progress = lambda name, state: None,
 ) -> Explored:
     """Run one explorer a dimension against an OpenAI-compatible endpoint and check what they claim."""
-    return asyncio.run(
-        _all(host, facts, endpoint, model, api_key, dimensions, budget or Budget(), side_by_side, progress)
-    )
+    return asyncio.run(_all(host, facts, served, dimensions, budget or Budget(), side_by_side, progress))
 
 
 async def _all(
     host: Host,
     facts: Facts,
-    endpoint: str,
-    model: str,
-    api_key: str,
+    served: Served,
     dimensions: Sequence[str],
     budget: Budget,
     side_by_side: int,
@@ -75,15 +78,16 @@ async def _all(
 ) -> Explored:
     gate = asyncio.Semaphore(side_by_side)
     # Our own client, closed before the loop ends: the provider's would leave its sockets to the garbage collector.
-    base_url = endpoint.rstrip("/").removesuffix("/v1") + "/v1"
-    async with AsyncOpenAI(base_url=base_url, api_key=api_key) as client:
-        served = OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))
+    base_url = served.endpoint.rstrip("/").removesuffix("/v1") + "/v1"
+    async with AsyncOpenAI(base_url=base_url, api_key=served.api_key) as client:
+        model = OpenAIChatModel(served.model, provider=OpenAIProvider(openai_client=client))
 
         async def one(dimension: str) -> tuple[str, list[SeenClaim], int, str, int]:
             eyes = Eyes(host, facts)
             async with gate:
                 progress(dimension, "running")
-                claims, dropped, ending = await _explore(served, dimension, eyes, budget, progress)
+                agent = _agent(model, dimension, eyes, budget, progress, served.tools)
+                claims, dropped, ending = await _explore(agent, dimension, eyes, budget)
             progress(dimension, ending)
             return dimension, claims, dropped, ending, eyes.refused
 
@@ -96,19 +100,27 @@ async def _all(
     )
 
 
-async def _explore(
-    model: OpenAIChatModel, dimension: str, eyes: Eyes, budget: Budget, progress: Progress
-) -> tuple[list[SeenClaim], int, str]:
-    """One explorer from its brief to its checked claims; every way it can fail becomes a sentence."""
+def _agent(
+    model: OpenAIChatModel, dimension: str, eyes: Eyes, budget: Budget, progress: Progress, tools: bool
+) -> Agent[None, Report]:
+    """An explorer with its brief and eyes; one that can call no tool is given the facts and asked for JSON."""
+    told = brief(dimension, load(), tools=tools)
     agent: Agent[None, Report] = Agent(
         model,
-        output_type=Report,
-        instructions=brief(dimension, load()),
+        output_type=Report if tools else NativeOutput(Report),
+        instructions=told if tools else f"{told}\n\nfacts {dimension}:\n{eyes.facts(dimension)}",
         model_settings={"max_tokens": budget.answer_tokens, "temperature": 0.0},
         retries=1,
     )
-    for tool in (eyes.read, eyes.glob, eyes.run, eyes.facts):
+    for tool in (eyes.read, eyes.glob, eyes.run, eyes.facts) if tools else ():
         agent.tool_plain(_counted(tool, dimension, eyes, progress))
+    return agent
+
+
+async def _explore(
+    agent: Agent[None, Report], dimension: str, eyes: Eyes, budget: Budget
+) -> tuple[list[SeenClaim], int, str]:
+    """One explorer to its checked claims; every way it can fail becomes a sentence."""
     limits = UsageLimits(
         request_limit=budget.steps, tool_calls_limit=4 * budget.steps, total_tokens_limit=budget.tokens
     )
