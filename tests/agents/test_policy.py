@@ -16,6 +16,7 @@ from tests.agents.test_consent import Person, start_approval, the_plan, waiting_
 from tests.plan.plans import apply_step
 
 from uncork.agents import policy
+from uncork.loop.run import Options, artefacts, save
 from uncork.model.plan import PlannedChange
 from uncork.plan.approvals import approved
 
@@ -93,6 +94,17 @@ def test_a_change_of_high_risk_needs_the_terminal_whatever_the_file_says(state, 
     said = start(state, file, replace(LOW, risk="high"), person=Person(yes=True))
 
     assert said.is_error and "at a terminal" in said.content[0].text
+
+
+def test_a_gate_that_tests_less_is_not_covered(state, file):
+    waiting_plan(state, apply_step("apply-kernel-sysctl", LOW))
+    save(artefacts(state, the_plan(state).id), "options.json", Options(gate="quick"))
+    person = Person(yes=False)
+
+    said = start_approval(state, person, allowed=file)
+
+    assert said.is_error and len(person.asked) == 1
+    assert the_plan(state).approvals == ()
 
 
 def test_the_digest_must_still_be_named(state, file):

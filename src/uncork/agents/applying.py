@@ -60,7 +60,11 @@ def _starting(server: MCPServer, state: Path | None, allowed: Path | None) -> No
             now = plan.revision == expected_revision and names(plan, digest)
             if not now or not waits(plan, step) or at_terminal(plan) or not can_ask(ctx):
                 return Consent(yes=False)
-            return Consent(yes=False) if beforehand(plan, allowed) else Elicit(question(store, plan), Consent)
+            return (
+                Consent(yes=False)
+                if beforehand(store, plan, allowed)
+                else Elicit(question(store, plan), Consent)
+            )
 
     @server.tool(annotations=WRITE)
     @sentence
@@ -79,7 +83,7 @@ def _starting(server: MCPServer, state: Path | None, allowed: Path | None) -> No
         with Store(state, create=False) as store:
             plan = _startable(store, step, expected_revision)
             if waits(plan, step):
-                how = given(plan, digest, consent, can_ask(ctx), allowed)
+                how = given(store, plan, digest, consent, can_ask(ctx), allowed)
                 approve(store, plan, plan.digest, by=who(ctx), how=how)
             launch(store, plan, step, who(ctx))
             return Started(

@@ -30,12 +30,16 @@ def question(store: Store, plan: Plan) -> str:
     """What the person is asked: every change, the digest over them, and a number that makes an answer good once."""
     first = f"uncork on {one_line(plan.host)} asks to write (digest {plan.digest[:8]}, plan {plan.id},"
     lines = [f"{first} consent {len(plan.approvals) + 1}):", *asked(plan)]
-    try:
-        depth = load_options(artefacts(store.folder, plan.id)).gate
-    except NotFound:
-        depth = "full"
+    depth = _gate_depth(store, plan)
     weaker = [] if depth == "full" else [f"  Afterwards the gate tests less than it could: {one_line(depth)}"]
     return "\n".join([*lines, *weaker])
+
+
+def _gate_depth(store: Store, plan: Plan) -> str:
+    try:
+        return load_options(artefacts(store.folder, plan.id)).gate
+    except NotFound:
+        return "full"
 
 
 def waits(plan: Plan, step: str) -> bool:
@@ -54,19 +58,23 @@ def said_yes(consent: ElicitationResult[Consent]) -> bool:
     return isinstance(consent, AcceptedElicitation) and consent.data.yes
 
 
-def beforehand(plan: Plan, file: Path | None) -> str:
+def beforehand(store: Store, plan: Plan, file: Path | None) -> str:
     """How the file allows what the plan would write; empty without a file, or where it does not cover all of it.
+
+    A plan whose gate tests less than it could is covered by none: its writer was not told of that.
 
     Raises `NotApproved` where a file was named that cannot be trusted.
     """
     if file is None:
         return ""
     found = policy.read(file)
-    covered = not policy.uncovered(found, plan, date.today())
+    covered = not policy.uncovered(found, plan, date.today()) and _gate_depth(store, plan) == "full"
     return f"allowed beforehand by {file} until {found.until}" if covered else ""
 
 
-def given(plan: Plan, digest: str, consent: ElicitationResult[Consent], asks: bool, file: Path | None) -> str:
+def given(
+    store: Store, plan: Plan, digest: str, consent: ElicitationResult[Consent], asks: bool, file: Path | None
+) -> str:
     """How a person agreed to these changes. Raises `NotApproved`, with the call that would be accepted."""
     call = f"step_start(step='approve', expected_revision={plan.revision}, digest='{plan.digest[:8]}')"
     terminal = f"a person runs `uncork approve {plan.digest[:8]}` at a terminal, then {call}"
@@ -74,7 +82,7 @@ def given(plan: Plan, digest: str, consent: ElicitationResult[Consent], asks: bo
         says, following = "The digest is not that of the changes as they stand now", f"plan_show, then {call}"
     elif at_terminal(plan):
         says, following = "These changes need a person at a terminal; a client's word is not enough", terminal
-    elif how := beforehand(plan, file):
+    elif how := beforehand(store, plan, file):
         return how
     elif not asks:
         says, following = "This client cannot ask a person", terminal
