@@ -1,8 +1,11 @@
 """uncork persist."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from uncork.plan.store import Store
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -19,19 +22,12 @@ def persist(
     """Keep over a reboot what was applied, proven and kept: write boot files. Nothing running changes."""
     from uncork.apply import persist as files
     from uncork.cli.show import clean, print_json
-    from uncork.errors import Refused, UndoFailed
+    from uncork.errors import Refused
     from uncork.plan.store import Store
 
     with Store(create=False) as store:
         if undo:
-            ends = files.undo(store)
-            _print(ends, as_json, "Nothing to undo: persist has written no file that is still there.")
-            left = [end for end in ends if end.end in ("drift", "failed")]
-            if left:
-                raise UndoFailed(
-                    "Not taken away: " + ", ".join(f"{end.path} ({end.says})" for end in left) + ".",
-                    next="; ".join(f"look at {end.path}" for end in left),
-                )
+            _undo(store, as_json)
             return
         plan = store.read()
         if not files.kept(store):
@@ -61,6 +57,21 @@ def persist(
     print(
         "next: " + ("uncork persist (writes them)" if dry_run else "uncork persist --undo (takes them away)")
     )
+
+
+def _undo(store: "Store", as_json: bool) -> None:
+    """Take the files away; raises UndoFailed where one is no longer what was written."""
+    from uncork.apply import persist as files
+    from uncork.errors import UndoFailed
+
+    ends = files.undo(store)
+    _print(ends, as_json, "Nothing to undo: persist has written no file that is still there.")
+    left = [end for end in ends if end.end in ("drift", "failed")]
+    if left:
+        raise UndoFailed(
+            "Not taken away: " + ", ".join(f"{end.path} ({end.says})" for end in left) + ".",
+            next="; ".join(f"look at {end.path}" for end in left),
+        )
 
 
 def _print(ends: object, as_json: bool, none: str) -> None:

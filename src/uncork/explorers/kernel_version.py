@@ -74,26 +74,24 @@ def _banner(host: Host) -> str | Unknown:
     return text
 
 
-def _release(host: Host) -> str | Unknown:
-    found = reading.text(host, "/proc/sys/kernel/osrelease")
+def _told(host: Host, path: str, mark: str, what: str) -> str | Unknown:
+    """A file of /proc/sys/kernel, else what the banner has behind `mark`."""
+    found = reading.text(host, path)
     if not isinstance(found, Unknown):
         return found
     banner = _banner(host)
     if isinstance(banner, Unknown):
         return banner
-    match = re.search(r"Linux version (\S+)", banner)
-    return match[1] if match else Unknown("no kernel release in what was read")
+    match = re.search(mark, banner)
+    return match[1] if match else Unknown(f"no kernel {what} in what was read")
+
+
+def _release(host: Host) -> str | Unknown:
+    return _told(host, "/proc/sys/kernel/osrelease", r"Linux version (\S+)", "release")
 
 
 def _version(host: Host) -> str | Unknown:
-    found = reading.text(host, "/proc/sys/kernel/version")
-    if not isinstance(found, Unknown):
-        return found
-    banner = _banner(host)
-    if isinstance(banner, Unknown):
-        return banner
-    match = re.search(r"#\d.*", banner)
-    return match[0] if match else Unknown("no kernel build in what was read")
+    return _told(host, "/proc/sys/kernel/version", r"(#\d.*)", "build")
 
 
 def _parameters(host: Host) -> tuple[str, ...] | Unknown:

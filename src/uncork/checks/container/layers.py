@@ -143,7 +143,14 @@ def vm_kind(facts: Facts) -> Iterator[Verdict]:
         yield passes(says, evidence=evidence)
 
 
-@check("container.vm-topology-flat", P1, HOST_ONLY)
+def _no_guest_with_gpus(facts: Facts) -> str:
+    """Why questions about several GPUs in a guest do not arise, or an empty text."""
+    if not virtual(facts):
+        return "not a virtual machine"
+    return "" if len(pci_gpus(facts)) > 1 else "fewer than two GPUs in this guest"
+
+
+@check("container.vm-topology-flat", P1, HOST_ONLY, unless=_no_guest_with_gpus)
 def flat_topology(facts: Facts) -> Iterator[Verdict]:
     """The guest sees how its GPUs hang together.
 
@@ -153,13 +160,7 @@ def flat_topology(facts: Facts) -> Iterator[Verdict]:
     Undo: unset it; a wrong XML is worse than none
     Source: NCCL environment variables, NCCL_TOPO_FILE; azhpc-images
     """
-    if not virtual(facts):
-        yield not_applicable("not a virtual machine")
-        return
     gpus = pci_gpus(facts)
-    if len(gpus) < 2:
-        yield not_applicable("fewer than two GPUs in this guest")
-        return
     supplied = [
         server.environ["NCCL_TOPO_FILE"]
         for server in facts.engine.servers
@@ -179,7 +180,7 @@ def flat_topology(facts: Facts) -> Iterator[Verdict]:
         yield passes("the guest's bus has structure", evidence=evidence)
 
 
-@check("container.vm-gpudirect-clique", P0, HOST_ONLY)
+@check("container.vm-gpudirect-clique", P0, HOST_ONLY, unless=_no_guest_with_gpus)
 def gpudirect_clique(facts: Facts) -> Iterator[Verdict]:
     """Peer access in a guest is proven, not only granted.
 
@@ -190,13 +191,6 @@ def gpudirect_clique(facts: Facts) -> Iterator[Verdict]:
     Wrong when: the one-way test passed on this very guest
     Source: open-gpu-kernel-modules 595, the P2P vendor capability; club-3090 notes on PCIe P2P
     """
-    if not virtual(facts):
-        yield not_applicable("not a virtual machine")
-        return
-    gpus = pci_gpus(facts)
-    if len(gpus) < 2:
-        yield not_applicable("fewer than two GPUs in this guest")
-        return
     granted = facts.p2p.write
     if not is_unknown(granted) and granted and not any("ok" in row for row in granted):
         text = " / ".join(" ".join(map(str, row)) for row in granted)

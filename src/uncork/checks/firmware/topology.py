@@ -33,7 +33,20 @@ def _all_pinned(facts: Facts) -> bool:
     return bool(masks) and all(any(mask <= node for node in nodes) for mask in masks)
 
 
-@check("uefi.nps-mode", P2, FIRMWARE)
+def _not_from(facts: Facts, vendor: str) -> str:
+    found = known(facts.kernel.vendor)
+    return "" if found == vendor else f"the processor is from {found}"
+
+
+def _not_amd(facts: Facts) -> str:
+    return _not_from(facts, "AuthenticAMD")
+
+
+def _not_intel(facts: Facts) -> str:
+    return _not_from(facts, "GenuineIntel")
+
+
+@check("uefi.nps-mode", P2, FIRMWARE, unless=(virtual_reason, _not_amd))
 def nps_mode(facts: Facts) -> Iterator[Verdict]:
     """An EPYC socket is one NUMA node, unless every server is pinned.
 
@@ -44,9 +57,6 @@ def nps_mode(facts: Facts) -> Iterator[Verdict]:
     Wrong when: every process is pinned to a node
     Source: AMD Instinct MI300X system optimization
     """
-    if reason := virtual_reason(facts) or _not_from(facts, "AuthenticAMD"):
-        yield not_applicable(reason)
-        return
     nodes, sockets = _nodes_with_cpus(facts), known(facts.firmware.sockets)
     evidence = seen("node and topology folders", f"{nodes} nodes with CPUs, {sockets} sockets")
     if nodes <= sockets:
@@ -59,18 +69,13 @@ def nps_mode(facts: Facts) -> Iterator[Verdict]:
         yield fails(f"{nodes // sockets} NUMA nodes a socket (NPS{nodes // sockets})", evidence=evidence)
 
 
-def _not_from(facts: Facts, vendor: str) -> str:
-    found = known(facts.kernel.vendor)
-    return "" if found == vendor else f"the processor is from {found}"
-
-
 def _l3_nodes(facts: Facts) -> bool:
     groups = facts.firmware.l3_groups
     nodes, sockets = _nodes_with_cpus(facts), known(facts.firmware.sockets)
     return not is_unknown(groups) and nodes == groups and nodes > sockets * 4
 
 
-@check("uefi.l3-as-numa", P2, FIRMWARE)
+@check("uefi.l3-as-numa", P2, FIRMWARE, unless=(virtual_reason, _not_amd))
 def l3_as_numa(facts: Facts) -> Iterator[Verdict]:
     """Caches are not NUMA domains.
 
@@ -81,9 +86,6 @@ def l3_as_numa(facts: Facts) -> Iterator[Verdict]:
     Wrong when: a database on the same host wants it
     Source: AMD Instinct MI300X system optimization; rtx6kpro wiki
     """
-    if reason := virtual_reason(facts) or _not_from(facts, "AuthenticAMD"):
-        yield not_applicable(reason)
-        return
     nodes, groups = _nodes_with_cpus(facts), known(facts.firmware.l3_groups)
     evidence = seen("node and cache folders", f"{nodes} nodes with CPUs, {groups} last-level caches")
     if _l3_nodes(facts):
@@ -92,7 +94,7 @@ def l3_as_numa(facts: Facts) -> Iterator[Verdict]:
         yield passes("caches are not NUMA nodes", evidence=evidence)
 
 
-@check("uefi.sub-numa-clustering", P2, FIRMWARE)
+@check("uefi.sub-numa-clustering", P2, FIRMWARE, unless=(virtual_reason, _not_intel))
 def sub_numa(facts: Facts) -> Iterator[Verdict]:
     """A Xeon socket is one NUMA node, or pinning covers its parts.
 
@@ -103,9 +105,6 @@ def sub_numa(facts: Facts) -> Iterator[Verdict]:
     Wrong when: every process is pinned to a part
     Source: Intel Xeon tuning guides, SNC; own reasoning
     """
-    if reason := virtual_reason(facts) or _not_from(facts, "GenuineIntel"):
-        yield not_applicable(reason)
-        return
     nodes, sockets = _nodes_with_cpus(facts), known(facts.firmware.sockets)
     evidence = seen("node and topology folders", f"{nodes} nodes with CPUs, {sockets} sockets")
     if nodes <= sockets:

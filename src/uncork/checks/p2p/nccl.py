@@ -14,6 +14,7 @@ from uncork.checks import (
     passes,
     unknown,
 )
+from uncork.checks.engine.servers import sign
 from uncork.checks.gpus import iommu_translates, lines, named, no_amd, tensor_parallel, wrong_data
 from uncork.checks.hosts import known, seen, virtual
 from uncork.checks.nvlink.links import no_nvlink
@@ -209,41 +210,42 @@ def custom_allreduce(facts: Facts) -> Iterator[Verdict]:
     doubt = _doubts(facts)
     servers = () if is_unknown(facts.engine.servers) else facts.engine.servers
     wide = [server for server in servers if tensor_parallel(server) > 1 and server.kind in ("vllm", "sglang")]
-    for server in wide:
-        subject = f"{server.kind} ({server.pid})" if server.pid else server.kind
-        disabled = "disable-custom-all-reduce" in server.flags
-        if disabled and doubt:
-            yield passes("off, as it must be while peer access is in doubt", subject)
-        elif disabled:
-            yield fails(
-                "switched off by a flag",
-                subject,
-                priority=P2,
-                evidence=seen("command line", "--disable-custom-all-reduce"),
-            )
-        elif doubt and _would_use(facts, server):
-            yield fails(f"in use, and {doubt[0]}", subject, priority=P0, evidence=lines("doubt", doubt))
-        else:
-            yield passes("as the engine chooses", subject)
     if wide:
-        return
-    off = () if is_unknown(facts.engine.signs) else facts.engine.signs.get("custom-allreduce-off", ())
-    if off:
-        words = "off, as it must be while peer access is in doubt" if doubt else "the log says that it is off"
-        yield passes(words) if doubt else fails(words, priority=P2, evidence=lines("engine log", off))
-        return
-    if not is_unknown(facts.engine.servers) and not servers and not doubt:
+        yield from (_of_server(facts, server, doubt) for server in wide)
+    elif off := sign(facts, "custom-allreduce-off"):
+        says = "the log says that it is off"
+        yield passes(_RIGHTLY_OFF) if doubt else fails(says, priority=P2, evidence=lines("engine log", off))
+    elif not is_unknown(facts.engine.servers) and not servers and not doubt:
         yield not_applicable("no server here spreads over GPUs")
-    elif doubt and "custom_allreduce_active" in facts.driver.stated:
-        words = f"the engine's own all-reduce is active, and {doubt[-1]}"
-        yield fails(words, priority=P0, evidence=lines("doubt", doubt))
-    elif doubt:
-        yield unknown(
-            f"{doubt[0]}; whether the engine uses its own all-reduce is not told (attach its command line)",
-            evidence=lines("doubt", doubt),
-        )
     else:
-        yield unknown("no server's command line is in sight")
+        yield _unseen(facts, doubt)
+
+
+_RIGHTLY_OFF = "off, as it must be while peer access is in doubt"
+
+
+def _of_server(facts: Facts, server: Server, doubt: list[str]) -> Verdict:
+    """The verdict on a server whose flags are known."""
+    subject = f"{server.kind} ({server.pid})" if server.pid else server.kind
+    if "disable-custom-all-reduce" in server.flags:
+        evidence = seen("command line", "--disable-custom-all-reduce")
+        if doubt:
+            return passes(_RIGHTLY_OFF, subject)
+        return fails("switched off by a flag", subject, priority=P2, evidence=evidence)
+    if doubt and _would_use(facts, server):
+        return fails(f"in use, and {doubt[0]}", subject, priority=P0, evidence=lines("doubt", doubt))
+    return passes("as the engine chooses", subject)
+
+
+def _unseen(facts: Facts, doubt: list[str]) -> Verdict:
+    """The verdict where no command line is in sight."""
+    if doubt and "custom_allreduce_active" in facts.driver.stated:
+        words = f"the engine's own all-reduce is active, and {doubt[-1]}"
+        return fails(words, priority=P0, evidence=lines("doubt", doubt))
+    if doubt:
+        says = f"{doubt[0]}; whether the engine uses its own all-reduce is not told (attach its command line)"
+        return unknown(says, evidence=lines("doubt", doubt))
+    return unknown("no server's command line is in sight")
 
 
 def _would_use(facts: Facts, server: Server) -> bool:
