@@ -6,19 +6,25 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.hosts import HERE
+from tests.hosts import load as load_host
 from tests.plan.plans import apply_step, new_plan
 
 from uncork.agents.brief import brief, tokens_at_most
+from uncork.audit import audit
 from uncork.bound import gguf
 from uncork.checks import load
 from uncork.errors import MissingExtra
+from uncork.host.attached import AttachedHost
 from uncork.loop.demo import demo_model
 from uncork.loop.run import artefacts, save
 from uncork.model.findings import Answer, Audit, Priority, Result
 from uncork.model.plan import PlannedChange
 from uncork.plan import directives
+from uncork.plan.build import build as plan_of
 from uncork.plan.store import Store
 
+EIGHT_GPUS = Path(__file__).parents[2] / "../shared/dumps/asus-esc8000a-e13p-8x-rtxpro6000"
 PROMISED = 1_500
 ADDRESSES = " ".join(f"0000:{n:02x}:00.0" for n in range(200))
 HOSTILE = [
@@ -96,6 +102,28 @@ def test_the_brief_of_a_huge_plan_of_a_hostile_host_is_under_1500_tokens(tmp_pat
     assert count_tokens(said) < PROMISED
     assert "Next: step_start" in said
     assert said.replace("\n", "").isprintable()
+
+
+RECORDED = {
+    "8 GPUs": lambda: AttachedHost([EIGHT_GPUS]),
+    "RDMA": lambda: load_host(HERE / "network/rdma-bad.json")[0],
+    "sysctls": lambda: load_host(HERE / "kernel/sysctls-wrong.json")[0],
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_brief_of_the_largest_recorded_hosts_is_whole_and_far_below(tmp_path, count_tokens, name):
+    """Of 173 example hosts these two have the longest briefs, and the dump of a real one has eight GPUs."""
+    if name == "8 GPUs" and not EIGHT_GPUS.is_dir():
+        pytest.skip("the shared folder is absent")
+    found = audit(RECORDED[name]())
+    with Store(tmp_path) as store:
+        save(artefacts(store.folder, store.create(plan_of(found)).id), "audit.json", found)
+        said = brief(store)
+
+    assert 300 < count_tokens(said) < 1_200
+    assert sum(map(tokens_at_most, said.splitlines())) >= count_tokens(said)
+    assert "Found:" in said and "(cut" not in said
 
 
 def test_a_brief_without_a_plan_says_what_to_call(tmp_path):
