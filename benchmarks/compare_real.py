@@ -79,11 +79,11 @@ def one_comparison(server: Server, folder: Path, kind: str, number: int, turns: 
 
 
 def measured(server: Server, out: Path, *, seed: int) -> BenchRun:
-    """One short run: two answers of 32 tokens, one after the other."""
+    """One short run: two answers of 40 tokens, one after the other."""
     return run_suite(
         SuiteSpec(
-            endpoint=server.endpoint, model=server.model, levels=(Level(concurrency=1, requests=2),), input_len=64,
-            output_len=32, repeats=1, seed=seed, warmup=False, cooldown_s=0.0, processes=1,
+            endpoint=server.endpoint, model=server.model, levels=(Level(concurrency=1, requests=2),), input_len=16,
+            output_len=40, repeats=1, seed=seed, warmup=False, cooldown_s=0.0, processes=1,
         ),
         out=out,
     )  # fmt: skip

@@ -80,6 +80,19 @@ def test_another_spec_does_not_go_into_the_same_folder(tmp_path):
             run_suite(spec_for(server.url, repeats=1, seed=9), out=tmp_path)
 
 
+def test_levels_of_other_settings_do_not_go_into_the_same_run(tmp_path):
+    with reference_server(**FAST) as server:
+        spec = spec_for(server.url, repeats=1)
+        first = run_suite(spec, out=tmp_path, fingerprint=lambda: {"flag --tp": "1"})
+        with pytest.raises(BadInput, match="flag --tp: 1 → 2"):
+            run_suite(spec, out=tmp_path, fingerprint=lambda: {"flag --tp": "2"})
+        again = run_suite(
+            spec, out=tmp_path, fingerprint=lambda: {"flag --tp": "1", "notes": {"boot": "another"}}
+        )
+
+    assert again.levels == first.levels
+
+
 def test_no_server(tmp_path):
     with pytest.raises(NoServer) as caught:
         run_suite(spec_for("http://127.0.0.1:1"), out=tmp_path / "run")

@@ -12,6 +12,7 @@ import msgspec
 
 from uncork import __version__
 from uncork.bench.endpoint import parse_endpoints, redact_headers
+from uncork.bench.fingerprints import differing
 from uncork.bench.level import Target, ask_wave, lead_in, prepare, run_level
 from uncork.bench.spec import Level, SuiteSpec
 from uncork.bench.store import Store
@@ -173,6 +174,7 @@ def _begin(
                 "nothing was sent.",
                 next="choose another --out, or repeat the command that began it to finish that run",
             )
+        _same_settings(before, fingerprint(), store.folder)
         # Times in requests.jsonl keep the zero of the first start as long as the machine has not rebooted.
         return before
     run = BenchRun(
@@ -193,6 +195,18 @@ def _begin(
     )
     store.save(run)
     return run
+
+
+def _same_settings(before: BenchRun, now: dict[str, Any], folder: Path) -> None:
+    """Raise `BadInput` where what is missing would be measured with other settings than what is there."""
+    differs = differing(before, msgspec.structs.replace(before, fingerprint=now))
+    if before.fingerprint and now and differs:
+        raise BadInput(
+            f"{folder} holds levels measured with other settings; nothing was sent. They differ in "
+            + "; ".join(f"{one.name}: {one.was} → {one.now}" for one in differs)
+            + ".",
+            next="choose another --out, or put the settings back to finish that run",
+        )
 
 
 def _with_levels(
