@@ -38,124 +38,113 @@ def exchange(
 
     `stride` is the distance between regions; `kind` names which of a rank's memories a move works on.
     """
-    ended: dict[int, Moved] = {}
-    checked = [number for number, move in enumerate(moves) if move.key is not None]
-    if checked:
-        _ready(ranks, moves, checked, stride, kind, ended)
-    timed = _copy(ranks, moves, stride, deadline_s, kind, ended)
-    if checked:
-        _check(ranks, moves, checked, stride, kind, ended)
-    return tuple(ended.get(number) or timed[number] for number in range(len(moves)))
+    one = _Exchange(ranks, moves, stride, kind)
+    one.ready()
+    timed = one.copy(deadline_s)
+    one.check()
+    return tuple(one.ended.get(number) or timed[number] for number in range(len(moves)))
 
 
-def _note(ended: dict[int, Moved], numbers: Sequence[int], reply: Reply) -> None:
-    if reply.ended is not Ended.OK:
-        for number in numbers:
-            ended.setdefault(number, Moved(ended=reply.ended, says=reply.says))
+class _Exchange:
+    """Moves under way; `ended` holds those of which the end is known, by their number."""
 
+    def __init__(self, ranks: Ranks, moves: Sequence[Move], stride: int, kind: Kind) -> None:
+        self.ranks, self.moves, self.stride, self.kind = ranks, moves, stride, kind
+        self.ended: dict[int, Moved] = {}
 
-def _slot(move: Move, at: int, kind: Kind) -> dict[str, Any]:
-    assert move.key is not None
-    begin = GUARD_BYTES + move.offset_bytes
-    return {
-        "at": at,
-        "offset": begin,
-        "size": move.size_bytes,
-        "room": slot_bytes(move.size_bytes),
-        "key": move.key,
-        "kind": kind(move),
-        "poison": (move.key >> 17 ^ 0xA5) & 0xFF,
-    }
+    def ready(self) -> None:
+        """Poison the destinations of checked moves, fill their sources."""
+        work, touched = self._slots("poison", "fill")
+        requests = {index: {"op": "ready", **slots} for index, slots in work.items()}
+        for index, reply in self.ranks.call(requests, deadline_s=PREPARE_DEADLINE_S).items():
+            self._note([*touched["poison", index], *touched["fill", index]], reply)
 
+    def copy(self, deadline_s: float) -> dict[int, Moved]:
+        """Start every copy at one moment, each at its initiator; the seconds of those that ended well."""
+        work: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        order: dict[int, list[int]] = defaultdict(list)
+        for number in self._open():
+            begins = initiator(self.moves[number])
+            work[begins].append(self._copy_of(self.moves[number]))
+            order[begins].append(number)
+        start_at_s = time.monotonic() + (START_DELAY_S if len(work) > 1 else 0.0)
+        requests = {
+            i: {"op": "copy", "moves": copies, "start_at_s": start_at_s} for i, copies in work.items()
+        }
+        timed: dict[int, Moved] = {}
+        for index, reply in self.ranks.call(requests, deadline_s=deadline_s).items():
+            self._note(order[index], reply)
+            if reply.ended is Ended.OK:
+                value = reply.value
+                disturbed = value.get("disturbed") or [False] * len(order[index])
+                for number, seconds, other in zip(order[index], value["seconds"], disturbed, strict=True):
+                    timed[number] = Moved(seconds=seconds, disturbed=other)
+        return timed
 
-def _ready(
-    ranks: Ranks,
-    moves: Sequence[Move],
-    checked: Sequence[int],
-    stride: int,
-    kind: Kind,
-    ended: dict[int, Moved],
-) -> None:
-    work: Slots = defaultdict(lambda: {"poison": [], "fill": []})
-    touched: dict[int, list[int]] = defaultdict(list)
-    for number in checked:
-        move = moves[number]
-        work[move.dst]["poison"].append(_slot(move, move.src * stride, kind))
-        work[move.src]["fill"].append(_slot(move, move.dst * stride, kind))
-        touched[move.src].append(number)
-        touched[move.dst].append(number)
-    requests = {index: {"op": "ready", **slots} for index, slots in work.items()}
-    for index, reply in ranks.call(requests, deadline_s=PREPARE_DEADLINE_S).items():
-        _note(ended, touched[index], reply)
+    def check(self) -> None:
+        """Compare at the destinations of checked moves, and their sources once more."""
+        work, touched = self._slots("received", "sent")
+        requests = {index: {"op": "check", **slots} for index, slots in work.items()}
+        found: dict[int, dict[str, Any]] = {}
+        changed: dict[int, bool] = {}
+        for index, reply in self.ranks.call(requests, deadline_s=PREPARE_DEADLINE_S).items():
+            arrived, left = touched["received", index], touched["sent", index]
+            self._note([*arrived, *left], reply)
+            if reply.ended is Ended.OK:
+                found.update(zip(arrived, reply.value["arrived"], strict=True))
+                changed.update(zip(left, reply.value["changed"], strict=True))
+        for number in self._open():
+            if self.moves[number].key is not None:
+                one = found[number]
+                self.ended[number] = Moved(
+                    wrong_words=one["wrong"],
+                    first_wrong_bytes=one["first"],
+                    guard_touched=one["guard"],
+                    source_changed=changed[number],
+                )
 
+    def _open(self) -> list[int]:
+        return [number for number in range(len(self.moves)) if number not in self.ended]
 
-def _copy(
-    ranks: Ranks, moves: Sequence[Move], stride: int, deadline_s: float, kind: Kind, ended: dict[int, Moved]
-) -> dict[int, Moved]:
-    work: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    order: dict[int, list[int]] = defaultdict(list)
-    for number, move in enumerate(moves):
-        if number in ended:
-            continue
+    def _slots(self, at_destination: str, at_source: str) -> tuple[Slots, dict[tuple[str, int], list[int]]]:
+        """What each rank has to do about checked moves, by rank, and the numbers of the moves behind it."""
+        work: Slots = defaultdict(lambda: {at_destination: [], at_source: []})
+        touched: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for number in self._open():
+            move = self.moves[number]
+            if move.key is None:
+                continue
+            for what, rank, far in ((at_destination, move.dst, move.src), (at_source, move.src, move.dst)):
+                work[rank][what].append(self._slot(move, far * self.stride))
+                touched[what, rank].append(number)
+        return work, touched
+
+    def _slot(self, move: Move, at: int) -> dict[str, Any]:
+        assert move.key is not None
+        return {
+            "at": at,
+            "offset": GUARD_BYTES + move.offset_bytes,
+            "size": move.size_bytes,
+            "room": slot_bytes(move.size_bytes),
+            "key": move.key,
+            "kind": self.kind(move),
+            "poison": (move.key >> 17 ^ 0xA5) & 0xFF,
+        }
+
+    def _copy_of(self, move: Move) -> dict[str, Any]:
         begin = GUARD_BYTES + move.offset_bytes
-        copy = {
+        return {
             "src": move.src,
             "dst": move.dst,
-            "from": move.dst * stride + begin,
-            "to": move.src * stride + begin,
+            "from": move.dst * self.stride + begin,
+            "to": move.src * self.stride + begin,
             "size": move.size_bytes,
             "loops": move.loops,
             "engine": str(move.engine),
-            "kind": kind(move),
+            "kind": self.kind(move),
         }
-        work[initiator(move)].append(copy)
-        order[initiator(move)].append(number)
-    start_at_s = time.monotonic() + (START_DELAY_S if len(work) > 1 else 0.0)
-    requests = {i: {"op": "copy", "moves": copies, "start_at_s": start_at_s} for i, copies in work.items()}
-    timed: dict[int, Moved] = {}
-    for index, reply in ranks.call(requests, deadline_s=deadline_s).items():
-        _note(ended, order[index], reply)
-        if reply.ended is Ended.OK:
-            value = reply.value
-            disturbed = value.get("disturbed") or [False] * len(order[index])
-            for number, seconds, other in zip(order[index], value["seconds"], disturbed, strict=True):
-                timed[number] = Moved(seconds=seconds, disturbed=other)
-    return timed
 
-
-def _check(
-    ranks: Ranks,
-    moves: Sequence[Move],
-    checked: Sequence[int],
-    stride: int,
-    kind: Kind,
-    ended: dict[int, Moved],
-) -> None:
-    work: Slots = defaultdict(lambda: {"received": [], "sent": []})
-    arrived: dict[int, list[int]] = defaultdict(list)
-    left: dict[int, list[int]] = defaultdict(list)
-    for number in checked:
-        move = moves[number]
-        if number in ended:
-            continue
-        work[move.dst]["received"].append(_slot(move, move.src * stride, kind))
-        work[move.src]["sent"].append(_slot(move, move.dst * stride, kind))
-        arrived[move.dst].append(number)
-        left[move.src].append(number)
-    requests = {index: {"op": "check", **slots} for index, slots in work.items()}
-    changed: dict[int, bool] = {}
-    found: dict[int, dict[str, Any]] = {}
-    for index, reply in ranks.call(requests, deadline_s=PREPARE_DEADLINE_S).items():
-        _note(ended, arrived[index] + left[index], reply)
-        if reply.ended is Ended.OK:
-            found.update(zip(arrived[index], reply.value["arrived"], strict=True))
-            changed.update(zip(left[index], reply.value["changed"], strict=True))
-    for number in checked:
-        if number not in ended:
-            one = found[number]
-            ended[number] = Moved(
-                wrong_words=one["wrong"],
-                first_wrong_bytes=one["first"],
-                guard_touched=one["guard"],
-                source_changed=changed[number],
-            )
+    def _note(self, numbers: Sequence[int], reply: Reply) -> None:
+        if reply.ended is not Ended.OK:
+            for number in numbers:
+                self.ended.setdefault(number, Moved(ended=reply.ended, says=reply.says))
