@@ -3,9 +3,10 @@
 import pytest
 
 from uncork.audit import judge
-from uncork.explorers import explore
+from uncork.explorers import explore, pci_text
 from uncork.host.attached import AttachedHost
 from uncork.host.recording import RecordingHost
+from uncork.model.unknown import is_unknown
 
 DRAWING = r"""-[0000:00]-+-00.0  Advanced Micro Devices, Inc. [AMD] Raphael/Granite Ridge Root Complex
            +-01.1-[01]--+-00.0  NVIDIA Corporation AD102 [GeForce RTX 4090]
@@ -62,3 +63,22 @@ def test_redirect_bits_decide_and_others_do_not(answers, line, expected):
     found = answers(lspci=f"\t\t{line}\n")
 
     assert {answer for (id, _), answer in found.items() if id == "pcie.acs-redirect"} == expected
+
+
+def test_a_topology_of_nccl_alone_gives_devices_and_nodes_and_no_links(tmp_path):
+    (tmp_path / "topo.xml").write_text(
+        '<system version="1">\n  <cpu numaid="1" arch="x86_64">\n'
+        '    <pci busid="ffff:ff:01.0" class="0x060400" link_speed="16 GT/s" link_width="16">\n'
+        '      <pci busid="0003:00:00.0" class="0x030200" link_speed="16 GT/s" link_width="16"/>\n'
+        '      <pci busid="0103:00:00.0" class="0x020700" link_speed="16 GT/s" link_width="16"/>\n'
+        "    </pci>\n  </cpu>\n</system>\n"
+    )
+
+    found, tree_known = pci_text.devices(AttachedHost([tmp_path]))
+
+    assert [(one.bdf, one.kind, one.numa_node) for one in found] == [
+        ("0003:00:00.0", "gpu", 1),
+        ("0103:00:00.0", "nic", 1),
+    ]
+    assert not tree_known
+    assert all(is_unknown(one.speed_gt_s) and is_unknown(one.path) for one in found)

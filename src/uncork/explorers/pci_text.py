@@ -4,11 +4,11 @@ import re
 
 import msgspec
 
-from uncork.explorers import pci_config, pci_ids
+from uncork.explorers import pci_config, pci_ids, reading
 from uncork.host import Host
 from uncork.model.facts.pcie import Bar, Config, PciDevice, Rebar
 from uncork.model.unknown import Unknown
-from uncork.parsers import lspci, lspci_tree
+from uncork.parsers import lspci, lspci_tree, nccl_topo
 
 NOT_PRINTED = Unknown("lspci's text does not show it: attach `sudo lspci -vvv`")
 SYSFS_ONLY = Unknown("only the machine's sysfs tells it, no lspci")
@@ -47,8 +47,8 @@ def devices(host: Host) -> tuple[tuple[PciDevice, ...] | Unknown, bool]:
     answer, tree = host.run(("lspci", "-vvv")), host.run(("lspci", "-t"))
     nodes = () if isinstance(tree, Unknown) else lspci_tree.parse(tree.stdout).nodes
     if isinstance(answer, Unknown):
-        drawn = _drawn(nodes)
-        return (drawn, True) if drawn else (answer, False)
+        drawn = _drawn(nodes) or _of_topology(host)
+        return (drawn, bool(nodes)) if drawn else (answer, False)
     listed = lspci.parse(answer.stdout)
     up = lspci.parents(listed) | {node.bdf: node.parent for node in nodes if node.parent}
     found = []
@@ -89,6 +89,22 @@ def _named(bdf: str, kind: str, name: str, path: tuple[str, ...] | Unknown) -> P
     device = _device(lspci.Device(bdf=bdf, name=name), kind, path)
     vendor = pci_ids.NVIDIA if "NVIDIA" in name else pci_ids.AMD if "AMD" in name else NOT_PRINTED
     return msgspec.structs.replace(device, vendor=vendor)
+
+
+def _of_topology(host: Host) -> tuple[PciDevice, ...]:
+    """GPUs and network devices of an attached NCCL topology: addresses and nodes.
+
+    Links and bridges of it are left out: clouds write such files by hand, with bridges that do not exist.
+    """
+    found = []
+    for text in reading.attached(host, "nccl-topo"):
+        topology = nccl_topo.parse(text)
+        for kind, devices in (("gpu", topology.gpus), ("nic", topology.nics)):
+            for one in devices:
+                device = _device(lspci.Device(bdf=one.bdf), kind, NOT_PRINTED)
+                node = int(one.numa) if one.numa.isdecimal() else NOT_PRINTED
+                found.append(msgspec.structs.replace(device, numa_node=node))
+    return tuple(found)
 
 
 def _number(text: str) -> int | Unknown:

@@ -5,30 +5,14 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from uncork.parsers.numbers import integer
-
 LIMIT_BYTES = 8 << 20
 
 
-class TopoGpu(msgspec.Struct, frozen=True):
-    """A GPU: its PCI address, and its NVLinks as (target address, count)."""
+class TopoDevice(msgspec.Struct, frozen=True):
+    """A GPU or a network device: its PCI address ("" where it has no PCI parent), and the NUMA node as written."""
 
     bdf: str
-    dev: int | None
     numa: str
-    nvlinks: tuple[tuple[str, int], ...] = ()
-    link_speed: str = ""
-    link_width: str = ""
-    gdr: bool | None = None
-
-
-class TopoNic(msgspec.Struct, frozen=True):
-    """A network device and the PCI address it sits on ("" where it has no PCI parent)."""
-
-    name: str
-    bdf: str
-    speed_mb_s: int | None = None
-    gdr: bool | None = None
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -36,8 +20,8 @@ class Topology(msgspec.Struct, frozen=True):
 
     cpus: int = 0
     pci: int = 0
-    gpus: tuple[TopoGpu, ...] = ()
-    nics: tuple[TopoNic, ...] = ()
+    gpus: tuple[TopoDevice, ...] = ()
+    nics: tuple[TopoDevice, ...] = ()
     broken: str = ""
 
 
@@ -72,28 +56,15 @@ def _read(root: Any, broken: str) -> Topology:
             cpus, numa = cpus + 1, here.get("numaid") or ""
         elif here.tag == "pci":
             pci, bdf = pci + 1, (here.get("busid") or "").lower()
-            link = (here.get("link_speed") or "", here.get("link_width") or "")
-            gpus += [_gpu(gpu, bdf, numa, link) for gpu in here.findall("gpu")]
-            if (
-                here.find("gpu") is None
-                and here.find("nic") is None
-                and (here.get("class") or "").startswith("0x03")
-            ):
-                gpus.append(TopoGpu(bdf, None, numa, (), *link))
-            if here.find("nic") is None and (here.get("class") or "").startswith("0x02"):
-                nics.append(TopoNic("", bdf))
+            gpus += [TopoDevice(bdf, numa) for _ in here.findall("gpu")]
+            # A cloud's own file names the class only; one that NCCL wrote has the device below it.
+            kind = (here.get("class") or "")[:4]
+            if here.find("nic") is None:
+                if kind == "0x03" and here.find("gpu") is None:
+                    gpus.append(TopoDevice(bdf, numa))
+                if kind == "0x02":
+                    nics.append(TopoDevice(bdf, numa))
         elif here.tag == "net":
-            nics.append(
-                TopoNic(here.get("name") or "", bdf, integer(here.get("speed")), _flag(here.get("gdr")))
-            )
+            nics.append(TopoDevice(bdf, numa))
         waiting += [(child, bdf, numa) for child in reversed(here)]
     return Topology(cpus, pci, tuple(gpus), tuple(nics), broken)
-
-
-def _gpu(gpu: Any, bdf: str, numa: str, link: tuple[str, str]) -> TopoGpu:
-    links = tuple((one.get("target") or "", integer(one.get("count")) or 0) for one in gpu.findall("nvlink"))
-    return TopoGpu(bdf, integer(gpu.get("dev")), numa, links, *link, _flag(gpu.get("gdr")))
-
-
-def _flag(text: str | None) -> bool | None:
-    return {"1": True, "0": False}.get(text or "")
