@@ -13,7 +13,12 @@ pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ASSISTANT = str(Path(__file__).parent / "guest/assistant.py")
 PLANT = "sysctl -qw kernel.numa_balancing=1 vm.overcommit_memory=2 vm.overcommit_ratio=10000 vm.swappiness=60"
-LOOK = "sysctl kernel.numa_balancing vm.overcommit_memory"
+LOOK = """
+sysctl kernel.numa_balancing vm.overcommit_memory
+cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
+for bus in 12 16; do setpci -s $bus:00.0 ECAP_ACS+6.w; done
+lsmod | awk '/^nvidia/ {print $1}'
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +46,12 @@ def test_every_step_of_the_loop_ended_well(driven):
 
 
 def test_the_kernel_had_the_values_and_has_its_own_again(driven):
-    assert "vm.overcommit_memory = 2" in driven["before"]
-    assert "vm.overcommit_memory = 0" in driven["during"]
-    assert "kernel.numa_balancing = 0" in driven["during"]
+    before, during = driven["before"].splitlines(), driven["during"].splitlines()
+
+    assert before[:2] == ["kernel.numa_balancing = 1", "vm.overcommit_memory = 2"]
+    assert during[:2] == ["kernel.numa_balancing = 0", "vm.overcommit_memory = 0"]
+    assert set(during[2:6]) == {"performance"} and before[2:6] == ["schedutil"] * 4
+    assert (before[6:], during[6:]) == (["001d", "001d"], ["0011", "0011", "nvidia"])
     assert driven["after"] == driven["before"]
 
 
@@ -52,13 +60,16 @@ def test_what_an_assistant_must_not_do_was_refused_with_the_call_to_make(driven)
     assert "step_start(step='gate')" in driven["refused"]["confirm"]
 
 
-def test_a_person_agreed_before_the_first_write_and_before_the_undo(driven):
-    at_terminal = "approve" in driven["refused"]
-    questions = [text.splitlines()[0] for text in driven["asked"]]
+def test_a_client_that_can_ask_still_needs_the_terminal_for_access_control(driven):
+    """Clearing ACS is of high risk: the question is not even put; `uncork approve` was run, then the call again."""
+    assert "need a person at a terminal" in driven["refused"]["approve"]
+    assert not any("asks to write" in text for text in driven["asked"])
 
-    assert any("asks to write" in text for text in questions) != at_terminal
-    assert sum(text.startswith("Put back what") for text in questions) == len(driven["changes"])
+
+def test_a_person_agreed_before_each_undo(driven):
+    assert sum(text.startswith("Put back what") for text in driven["asked"]) == len(driven["changes"])
 
 
 def test_the_comparison_the_record_and_the_journal_are_there(driven):
-    assert driven["compared"] and driven["record"] > 1000 and driven["intact"]
+    assert driven["compared"]["judgement"] and driven["compared"]["says"]
+    assert driven["record"] > 1000 and driven["intact"]

@@ -94,7 +94,7 @@ class Conversation:
         await self.refusal("confirm", "hold_confirm")
         for name in ("gate", "confirm", "benchmark", "compare", "decide", "close"):
             await self.step(name)
-        self.seen["compared"] = (await self.call("compare_show"))["judgement"]
+        self.seen["compared"] = await self.call("compare_show")
         self.seen["record"] = (await self.call("record_read"))["total_chars"]
         for name in reversed(self.seen["changes"]):
             await self.call("step_revert", step=name)
