@@ -181,8 +181,11 @@ def test_an_assistant_drives_the_whole_loop(strict_overcommit, endpoint, mode):
         assert "apply-kernel-sysctl" in writes
         for step in ("gate-before", "benchmark-before", "document", "approve"):
             await run_step(client, step)
-        for step in writes:  # another server on this host may have a limit that root here cannot raise
-            await run_step(client, step, *(() if step == "apply-kernel-sysctl" else ("failed",)))
+        shown = (await ok(client, "plan_show"))["steps"]
+        # Another server on this host may have a limit that root here cannot raise: the approval skips that.
+        skipped = {one["name"] for one in shown if one["status"] == "skipped"} - {"apply-kernel-sysctl"}
+        for step in (name for name in writes if name not in skipped):
+            await run_step(client, step, *(() if step == "apply-kernel-sysctl" else ("failed", "skipped")))
         for step in ("gate", "confirm"):
             await run_step(client, step)
         assert OVERCOMMIT.read_text(encoding="ascii").strip() != strict_overcommit
@@ -257,7 +260,7 @@ def test_a_wait_that_sees_nothing_new_says_so(seconds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [3600, 1e300])
+@pytest.mark.parametrize("seconds", [1e300])
 def test_a_wait_is_never_longer_than_twenty_seconds(seconds):
     async def talk(client: Client) -> None:
         plan = await ok(client, "plan_draft", **DRAFT)
