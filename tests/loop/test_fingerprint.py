@@ -1,13 +1,17 @@
 """The fingerprint of a run: what must be equal, what nobody could read, and what only tells how it began."""
 
 import json
+import os
 
 import pytest
 from tests.bench.runs import run
 from tests.hosts import HERE, DictHost
+from typer.testing import CliRunner
 
 from uncork.bench.compare import compare
 from uncork.bench.fingerprints import ABSENT, NOTES
+from uncork.bench.reference_server import reference_server
+from uncork.cli.bench import app
 from uncork.loop.fingerprint import fingerprint
 from uncork.loop.identity import altered_by
 from uncork.model.comparison import Judgement
@@ -129,3 +133,14 @@ def test_a_failed_explorer_is_an_unknown_entry(monkeypatch):
     monkeypatch.setattr(numa, "explore", fails)
 
     assert "crashed" in seen()["numa"]["unknown"]
+
+
+def test_uncork_bench_stores_it(tmp_path):
+    with reference_server(ttft_us=2_000, itl_us=500) as server:
+        argv = ["--endpoint", server.url, "--concurrency", "1", "--requests", "2", "--repeats", "1", "--out"]
+        CliRunner().invoke(app, [*argv, str(tmp_path), "--input-len", "16", "--output-len", "4"])
+    found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["fingerprint"]
+
+    assert found["kernel"] == os.uname().release
+    assert "no process of a known inference engine" in found["engine"]["unknown"]
+    assert found[NOTES]["load average"]
