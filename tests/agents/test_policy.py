@@ -174,3 +174,14 @@ def test_a_server_does_not_start_with_a_file_in_doubt(file):
     ended = subprocess.run(argv, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL, check=False)
 
     assert ended.returncode != 0 and "can be written by others than root" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--consent", "/nowhere"), ("--token-file", "/nowhere"), ("--allow-apply", "--token-file", "/x")],
+)
+def test_an_option_that_would_do_nothing_is_refused(words):
+    argv = [sys.executable, "-m", "uncork.cli.main", "mcp", *words]
+    ended = subprocess.run(argv, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL, check=False)
+
+    assert ended.returncode == 2 and "goes with" in ended.stderr

@@ -85,14 +85,7 @@ def _starting(server: MCPServer, state: Path | None, allowed: Path | None) -> No
             if waits(plan, step):
                 how = given(store, plan, digest, consent, can_ask(ctx), allowed)
                 approve(store, plan, plan.digest, by=who(ctx), how=how)
-            launch(store, plan, step, who(ctx))
-            return Started(
-                plan=five_lines(store),
-                plan_id=plan.id,
-                step=step,
-                revision=store.read().revision,
-                poll_after_s=POLL_AFTER_S,
-            )
+            return _started(store, plan, step, who(ctx))
 
 
 def _reverting(server: MCPServer, state: Path | None) -> None:
@@ -171,6 +164,17 @@ def launch(store: Store, plan: Plan, step: str, by: str) -> int:
         )
     threading.Thread(target=runner.wait, daemon=True).start()  # no zombie stays while this server lives
     return runner.pid
+
+
+def _started(store: Store, plan: Plan, step: str, by: str) -> Started:
+    launch(store, plan, step, by)
+    return Started(
+        plan=five_lines(store),
+        plan_id=plan.id,
+        step=step,
+        revision=store.read().revision,
+        poll_after_s=POLL_AFTER_S,
+    )
 
 
 def _env(store: Store, by: str) -> dict[str, str]:

@@ -30,8 +30,15 @@ def mcp(
     """Let an assistant read the audit, drive the plan and (only where allowed) apply it."""
     from importlib.util import find_spec
 
-    from uncork.errors import MissingExtra
+    from uncork.errors import BadInput, MissingExtra
 
+    if (consent and not allow_apply) or (token_file and not http):
+        which = (
+            "--consent goes with --allow-apply"
+            if consent and not allow_apply
+            else "--token-file goes with --http"
+        )
+        raise BadInput(f"{which}; nothing was started.", next="uncork mcp --help")
     if find_spec("mcp") is None:
         raise MissingExtra(
             "The MCP server needs the extra `mcp`; nothing was started.", next="pip install 'uncork[mcp]'"
