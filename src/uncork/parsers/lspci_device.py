@@ -90,8 +90,3 @@ class Device(msgspec.Struct, frozen=True):
             or self.class_code == "1200"
             or _GPU_CLASS.match(self.class_name) is not None
         )
-
-    @property
-    def is_bridge(self) -> bool:
-        """A PCI bridge or switch port."""
-        return self.class_code == "0604" or self.class_name == "PCI bridge"

@@ -36,7 +36,6 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     topology: Topology | None = None
     limits: Limits | None = None
-    why_no_bound: str = ""
     record: str = ""  # where the record lies, empty where there is none
     chain_head: str = ""
     rows: tuple[dict[str, Any], ...] = ()
