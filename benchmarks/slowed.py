@@ -3,8 +3,8 @@
     python benchmarks/slowed.py PID SHARE
 
 Stops it (SIGSTOP) after every 20 ms that it ran, for SHARE of the time that it ran, until standard input closes; then
-leaves it running. Prints a line when it has begun. A real-time policy (chrt) would hide it: the kernel takes five per cent
-of such a process's time anyway, and the stops fall into that.
+leaves it running. Prints a line when it has begun. A real-time policy (chrt) would hide it: the kernel takes five per
+cent of such a process's time anyway, and the stops fall into that.
 """
 
 import os
