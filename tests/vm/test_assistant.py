@@ -12,12 +12,15 @@ pytest.importorskip("mcp", reason="the extra mcp is not installed")
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ASSISTANT = str(Path(__file__).parent / "guest/assistant.py")
-PLANT = "sysctl -qw kernel.numa_balancing=1 vm.overcommit_memory=2 vm.overcommit_ratio=10000 vm.swappiness=60"
+# The module is there from the start: one that the plan loads would make the runs differ in their driver.
+PLANT = (
+    "modprobe nvidia && sysctl -qw kernel.numa_balancing=1 vm.overcommit_memory=2 vm.overcommit_ratio=10000"
+)
 LOOK = """
 sysctl kernel.numa_balancing vm.overcommit_memory
 cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
 for bus in 12 16; do setpci -s $bus:00.0 ECAP_ACS+6.w; done
-lsmod | awk '/^nvidia/ {print $1}'
+lsmod | awk '/^nvidia/ {print $1}' | sort
 """
 
 
@@ -51,7 +54,10 @@ def test_the_kernel_had_the_values_and_has_its_own_again(driven):
     assert before[:2] == ["kernel.numa_balancing = 1", "vm.overcommit_memory = 2"]
     assert during[:2] == ["kernel.numa_balancing = 0", "vm.overcommit_memory = 0"]
     assert set(during[2:6]) == {"performance"} and before[2:6] == ["schedutil"] * 4
-    assert (before[6:], during[6:]) == (["001d", "001d"], ["0011", "0011", "nvidia"])
+    assert (before[6:], during[6:]) == (
+        ["001d", "001d", "nvidia"],
+        ["0011", "0011", "nvidia", "nvidia_uvm"],
+    )
     assert driven["after"] == driven["before"]
 
 
@@ -71,5 +77,5 @@ def test_a_person_agreed_before_each_undo(driven):
 
 
 def test_the_comparison_the_record_and_the_journal_are_there(driven):
-    assert driven["compared"]["judgement"] and driven["compared"]["says"]
+    assert driven["compared"]["judgement"] not in ("", "not comparable"), driven["compared"]["says"]
     assert driven["record"] > 1000 and driven["intact"]
