@@ -75,6 +75,7 @@ def test_ctrl_c_stops_at_a_safe_point_and_resume_goes_on(tmp_path):
     done = uncork(tmp_path, "run", "--resume", "--json")
 
     assert done.returncode == 0, done.stderr
+    assert "(demo)" in done.stderr  # its own server again, whatever else serves here meanwhile
     assert json.loads(done.stdout)["comparison"]
 
 

@@ -105,10 +105,10 @@ def _server(options: "Options") -> "AbstractContextManager[Server | None]":
 
     if options.endpoint:
         return nullcontext(named_server(options.endpoint, options.model, options.model_path))
-    found = found_server(LiveHost(), options.model)
-    if found is None and options.demo:
+    if options.demo_started:
         return demo_server()
-    return nullcontext(found)
+    found = found_server(LiveHost(), options.model)
+    return demo_server() if found is None and options.demo else nullcontext(found)
 
 
 def _which(server: "Server | None") -> str:

@@ -51,7 +51,8 @@ def begin(options: Options, say: Say, server: Server | None) -> Run:
     run = Run(options, store, LiveHost(), say, server, plan.id)
     save(run.folder, "audit.json", found)
     save(run.folder, "topology.json", topology.of(seen.facts))
-    save(run.folder, "options.json", options)
+    started = server is not None and server.how == "demo"
+    save(run.folder, "options.json", msgspec.structs.replace(options, demo_started=started))
     _done(
         run, find(plan, "explore"), f"{len(found.explorers)} explorers in {took_s:.1f} s; {_missing(found)}"
     )

@@ -29,6 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     model_path: str = ""
     demo: bool = False
+    demo_started: bool = False  # no server was found, so a resumed run starts the demo's again
     suite: str = "quick"
     concurrency: str = ""
     requests: int = 0
