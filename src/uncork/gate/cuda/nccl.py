@@ -1,10 +1,8 @@
 """All-reduce latency of the server's own NCCL, by ctypes, and the transports that its log names."""
 
-import atexit
 import ctypes
 import os
 import re
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,9 +53,8 @@ class Collective:
     def _load(self, library: str) -> None:
         if self._log:
             return
-        handle, self._log = tempfile.mkstemp(prefix="uncork-nccl-")
-        os.close(handle)
-        atexit.register(os.unlink, self._log)
+        # In memory: gone with this process, also where it hangs and is killed.
+        self._log = f"/proc/self/fd/{os.memfd_create('nccl-log')}"
         # NCCL reads these at its first call and never again; the server's own NCCL_* settings stay as they are.
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,SHM,NET", NCCL_DEBUG_FILE=self._log)
         try:
