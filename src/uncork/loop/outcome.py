@@ -9,7 +9,7 @@ from uncork.loop.run import Run, load_attribution, load_audit, load_bench, load_
 from uncork.model.attribution import Attribution
 from uncork.model.bound import Waterfall
 from uncork.model.findings import Answer, Priority
-from uncork.model.plan import Kind, Status
+from uncork.model.plan import Kind, Status, in_force
 from uncork.record.report.reading import from_folder
 from uncork.record.report.series import against
 
@@ -76,9 +76,7 @@ def outcome(run: Run) -> Outcome:
     gate, compared = load_gate(folder, "after") or load_gate(folder, "before"), load_comparison(folder)
     found, why = measure.bound(run)
     kept = {held.step for held in plan.holds if held.state in ("confirmed", "open")}
-    changed = sum(
-        len(s.changes) - len(s.not_taken) for s in plan.steps if s.id in kept and s.status is Status.COMPLETED
-    )
+    changed = sum(step.id in kept for step, _ in in_force(plan))
     groups = [s for s in plan.steps if s.kind is Kind.APPLY and not is_toggle(s)]
     skipped = [s for s in groups if s.status is not Status.COMPLETED]
     return Outcome(

@@ -139,9 +139,8 @@ class Step(msgspec.Struct, frozen=True):
     redo_of: str | None
     started_ns: int | None
     ended_ns: int | None
-    not_taken: tuple[
-        str, ...
-    ] = ()  # targets that kept their former value: a best-effort group goes on without them
+    # Targets that kept their former value: a best-effort group goes on without them.
+    not_taken: tuple[str, ...] = ()
 
 
 class Hold(msgspec.Struct, frozen=True):

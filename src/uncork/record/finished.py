@@ -8,7 +8,7 @@ import msgspec
 from uncork.bench.compare import interval_words
 from uncork.model.comparison import Comparison, Difference
 from uncork.model.gate import GateResult
-from uncork.model.plan import Kind, Plan, Status, Step
+from uncork.model.plan import Kind, Plan, Step, in_force
 from uncork.record.markdown import code, fold, plain, table
 
 
@@ -111,13 +111,7 @@ def _row(one: Difference) -> list[str]:
 def _lasting(plan: Plan) -> list[str]:
     lines = ["## What lasts, and what a reboot loses", ""]
     kept = {hold.step for hold in plan.holds if hold.state == "confirmed"}
-    changes = [
-        c
-        for step in plan.steps
-        if step.id in kept and step.status is Status.COMPLETED
-        for c in step.changes
-        if c.target not in step.not_taken
-    ]
+    changes = [change for step, change in in_force(plan) if step.id in kept]
     if not changes:
         lines += ["Nothing is in force that was not so before.", ""]
     else:
