@@ -205,7 +205,7 @@ def can_lock(world):
     try:
         with locked(world.store.folder):
             return True
-    except Exception:
+    except LockHeld:
         return False
 
 

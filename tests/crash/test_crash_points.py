@@ -245,12 +245,16 @@ class Refusing(Sysctl):
         super().write(target, value)
 
 
-def apply_refused(folder: Path) -> None:
+def apply_with(kernel: type[Sysctl], folder: Path) -> None:
+    """Apply the group where the kernel's sysctls behave as `kernel` does."""
     with Store(folder / "state") as store:
-        step = find(store.read(), STEP)
-        with contextlib.suppress(BadValue):
-            refusing = {"sysctl": Refusing(str(folder / "root"))}
-            transaction.apply_step(store, step, knobs=refusing, guard=no_guard, hold_s=3600)
+        knobs = {"sysctl": kernel(str(folder / "root"))}
+        transaction.apply_step(store, find(store.read(), STEP), knobs=knobs, guard=no_guard, hold_s=3600)
+
+
+def apply_refused(folder: Path) -> None:
+    with contextlib.suppress(BadValue):
+        apply_with(Refusing, folder)
 
 
 def test_a_group_that_fails_killed_at_each_point_ends_as_before(approved, live):
@@ -288,10 +292,7 @@ def drifted(folder: Path) -> list[str]:
 
 
 def apply_clamped(folder: Path) -> None:
-    with Store(folder / "state") as store:
-        step = find(store.read(), STEP)
-        clamping = {"sysctl": Clamping(str(folder / "root"))}
-        transaction.apply_step(store, step, knobs=clamping, guard=no_guard, hold_s=3600)
+    apply_with(Clamping, folder)
 
 
 def test_a_best_effort_group_killed_at_each_point_keeps_all_that_the_record_says_or_nothing(place):
