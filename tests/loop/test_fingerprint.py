@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from uncork.bench.compare import compare
 from uncork.bench.fingerprints import ABSENT, NOTES
+from uncork.bench.fingerprints import under_test
 from uncork.bench.reference_server import reference_server
 from uncork.cli.bench import app
 from uncork.loop.fingerprint import fingerprint
@@ -122,6 +123,13 @@ def test_boot_load_and_clocks_are_notes_and_no_identity():
 def test_a_change_alters_its_own_entry_and_what_tells_the_same():
     assert altered_by("sysctl", "vm.swappiness") == ("sysctl:vm.swappiness",)
     assert "server limit *" in altered_by("rlimit", "77:nofile")
+
+
+def test_a_loaded_driver_and_a_set_gpu_are_not_taken_for_each_other():
+    assert under_test("gpu driver", altered_by("module", "nvidia"))
+    assert under_test("gpu 0 power_limit_mw", altered_by("nvml", "0:power_limit_mw"))
+    assert not under_test("gpu driver", altered_by("nvml", "0:power_limit_mw"))
+    assert not under_test("gpu 0 vbios", altered_by("module", "nvidia"))
 
 
 def test_a_failed_explorer_is_an_unknown_entry(monkeypatch):
