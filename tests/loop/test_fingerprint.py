@@ -9,8 +9,7 @@ from tests.hosts import HERE, DictHost
 from typer.testing import CliRunner
 
 from uncork.bench.compare import compare
-from uncork.bench.fingerprints import ABSENT, NOTES
-from uncork.bench.fingerprints import under_test
+from uncork.bench.fingerprints import ABSENT, NOTES, under_test
 from uncork.bench.reference_server import reference_server
 from uncork.cli.bench import app
 from uncork.loop.fingerprint import fingerprint
