@@ -1,7 +1,9 @@
 """A host that is a folder, an approved plan for it, and a process that is killed at its n-th crash point."""
 
+import contextlib
 import mmap
 import os
+import select
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -84,8 +86,28 @@ def killed_at(n: int, act: Callable[[], None]) -> bool:
             traceback.print_exc()
             os._exit(1)
     _, status = os.waitpid(pid, 0)
+    _until_gone(pid)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WIFSIGNALED(status)
+
+
+def _until_gone(group: int) -> None:
+    """Wait for the last process of a killed group: its writing child ends a moment later, and shares its locks."""
+    alive = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _group(pid) == group]
+    for pid in alive:
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                assert select.select([handle], [], [], 60)[0], f"process {pid} survives SIGKILL"
+            finally:
+                os.close(handle)
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def restore(saved: Path, live: Path) -> Path:
