@@ -10,6 +10,7 @@ ORDER = [
         "model",
         "errors",
         "state",
+        "compiler",
         "host",
         "parsers",
         "explorers",

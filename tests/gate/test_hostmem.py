@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from uncork.errors import MeasureFailed
 from uncork.gate import baseline, verify
 from uncork.gate.fabric import Direction, Ended, Engine, Move
-from uncork.gate.hostmem import HostMemory, compile, fabric, kernel, topology
+from uncork.gate.hostmem import HostMemory, fabric, kernel, topology
 from uncork.gate.hostmem.extra import edac_counters, spread
 from uncork.gate.hostmem.fabric import stream_bytes
 from uncork.model.gate import Baseline, Criterion, Depth, Verdict
@@ -188,21 +188,6 @@ def test_a_cpu_that_is_not_there_ends_the_threads_instead_of_hanging_them():
     with pytest.raises(OSError, match="Invalid argument"):
         kernel.in_threads(copied.append, [min(os.sched_getaffinity(0)), 100_000])
     assert copied == []
-
-
-def test_code_that_does_not_compile_is_no_library(tmp_path):
-    assert compile.build("this is not C", "broken", cache=tmp_path) is None
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_the_library_is_built_once(tmp_path):
-    first = compile.build("int one(void) { return 1; }", "one", cache=tmp_path)
-    if first is None:
-        pytest.skip("no C compiler")
-    before = first.stat().st_mtime_ns
-
-    assert compile.build("int one(void) { return 1; }", "one", cache=tmp_path) == first
-    assert first.stat().st_mtime_ns == before
 
 
 def test_nodes_and_caches_are_read_as_sysfs_has_them(tmp_path):

@@ -11,9 +11,7 @@ turn to every fifth request. With `mark` the first token of an answer is its num
 """
 
 import contextlib
-import hashlib
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from uncork import compiler
 from uncork.bench.reference_server.fallback import FAULTS
 from uncork.errors import MeasureFailed
 
@@ -137,41 +136,8 @@ def read_truth(raw: bytes) -> dict[int, Truth]:
 
 
 def _command(compiled: bool) -> list[str]:
-    program = compile_server() if compiled else None
-    if program is not None:
-        return [str(program)]
+    source = Path(__file__).with_name("server.c").read_text(encoding="utf-8")
+    built = compiler.program(source, "reference-server") if compiled else None
+    if built is not None and os.access(built, os.X_OK):  # not on a mount with noexec
+        return [str(built)]
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("fallback.py"))]
-
-
-def compile_server() -> Path | None:
-    """The compiled server, built once a source version into the user's cache; None without a compiler."""
-    source = Path(__file__).with_name("server.c")
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    program = _cache() / f"reference-server-{digest}"
-    if program.exists():
-        return program
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
-    if compiler is None:
-        return None
-    part = program.with_name(f"{program.name}.{os.getpid()}")
-    done = subprocess.run(
-        [compiler, "-O2", "-o", str(part), str(source)], capture_output=True, timeout=60, check=False
-    )
-    if done.returncode != 0:
-        part.unlink(missing_ok=True)
-        return None
-    part.replace(program)
-    return program
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(base) if base else Path.home() / ".cache") / "uncork"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"uncork-{os.geteuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.geteuid():
-        raise MeasureFailed(f"{folder} belongs to somebody else; the reference server was not built.")
-    return folder

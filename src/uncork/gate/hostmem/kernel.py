@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from uncork.gate.hostmem.compile import build
+from uncork import compiler
 
 COPY, READ, PLAIN_COPY = 0, 1, 2
 
@@ -261,7 +261,7 @@ def load(choice: str = "auto", *, cache: Path | None = None) -> Kernel:
     """The best kernel this machine has; `choice` names one (c, numpy, plain) for tests and comparisons."""
     if choice in ("auto", "c"):
         source = resources.files(__package__).joinpath("kernel.c").read_text(encoding="utf-8")
-        library = build(source, "hostmem", cache=cache)
+        library = compiler.library(source, "hostmem", cache=cache)
         if library is not None:
             try:
                 return CKernel(library)
