@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.bench.streams import answer
 
-from uncork.bench import api, sockets
+from uncork import compiler
+from uncork.bench import api, reads, sockets
 from uncork.bench.clock import realtime_offset_ns, stamp_ns, to_monotonic
 from uncork.bench.endpoint import parse_endpoints
 from uncork.bench.gauge import BLIND_NS, SAMPLES, Gauge, LoopFigures
@@ -25,6 +26,15 @@ from uncork.bench.spec import Level, SuiteSpec
 from uncork.errors import BadInput
 
 FAST = {"ttft_us": 2_000, "itl_us": 1_000}
+C = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here"))
+
+
+@pytest.fixture(params=[C, "python"], autouse=True)
+def reader(request, monkeypatch):
+    """Every test with the reads in C and with those in Python (workers are processes and choose by themselves)."""
+    if request.param == "python":
+        monkeypatch.setattr(reads, "_compiled", lambda: None)
+    return request.param
 
 
 def run(url, level, **fields):
@@ -179,7 +189,8 @@ def test_stamps_come_onto_the_monotonic_clock():
 
 def test_a_long_turn_makes_the_loop_blind():
     gauge = Gauge(LoopFigures())
-    gauge.turns += [(b"", 10 * BLIND_NS, BLIND_NS + 1), (b"", 12 * BLIND_NS, BLIND_NS - 1)]
+    gauge.turned(b"", 10 * BLIND_NS, BLIND_NS + 1)
+    gauge.turned(b"", 12 * BLIND_NS, BLIND_NS - 1)
     gauge.settle()
 
     assert gauge.blind == [(9 * BLIND_NS - 1, 10 * BLIND_NS)]
@@ -240,7 +251,8 @@ def test_an_answer_longer_than_a_read_and_the_end_behind_it_are_both_seen():
 def test_of_very_many_turns_a_sample_is_kept_and_the_longest():
     gauge = Gauge(LoopFigures())
     for start in range(0, 200_000, 100):
-        gauge.turns += [(user_stamp(), n, n) for n in range(start, start + 100)]
+        for n in range(start, start + 100):
+            gauge.turned(user_stamp(), n, n)
         gauge.settle()
     lengths = sorted(gauge.figures.turns_ns)
 

@@ -34,13 +34,14 @@ def entry(value: object) -> Any:
 
 def identity(run: BenchRun) -> dict[str, Any]:
     """All that two runs must have in common, by name."""
-    stamps = sorted({level.client.stamp_source for level in run.levels})
+    checks = [level.client for level in run.levels]
     own = {
         "metrics": str(run.metrics),
         "model": run.model,
         "workload": run.workload_hash,
         "client version": run.version,
-        "stamps": " ".join(stamps),
+        "stamps": " ".join(sorted({check.stamp_source for check in checks})),
+        "reads": " ".join(sorted({check.reads for check in checks})),
     }
     return own | {name: value for name, value in run.fingerprint.items() if name != NOTES}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 
 import msgspec
@@ -11,6 +12,7 @@ from uncork.bench.clock import STEP_NS, realtime_offset_ns
 BLIND_NS = 4_000_000
 SAMPLES = 32_768
 NO_STAMP = bytes(16)
+_TWO = struct.Struct("@qq")
 
 
 class LoopFigures(msgspec.Struct):
@@ -27,29 +29,39 @@ class LoopFigures(msgspec.Struct):
     stepped: bool = False  # the wall clock was set during the level
     died: str = ""  # why the server counts as gone
     limited: bool = False  # the level's time limit ended it
+    reads: str = ""  # what read the answers: c or python
 
 
 class Gauge:
     """Lag and turns of one loop; `blind` lists the times in which it could not look for over BLIND_NS.
 
-    The loop adds to `turns` and nothing more: the first stamp a turn read, the clock when it began to read, how
-    long it had not looked. `settle` reckons with them when there is time.
+    `turns` holds four 64-bit numbers a turn: the first stamp that it read (two, zero where it had none), the clock
+    when it began to read, how long it had not looked. `settle` reckons with them when there is time.
     """
 
     def __init__(self, figures: LoopFigures) -> None:
         self.figures = figures
         self.offset_ns = realtime_offset_ns()
-        self.turns: list[tuple[bytes, int, int]] = []
+        self.turns = bytearray()
         self.blind: list[tuple[int, int]] = []
         self.every = 1
         self.seen = 0
 
+    def turned(self, first_stamp: bytes, back_ns: int, turn_ns: int) -> None:
+        """Note a turn that read something."""
+        self.turns += (first_stamp or NO_STAMP) + _TWO.pack(back_ns, turn_ns)
+
+    def first_stamp(self, stamp: bytes) -> None:
+        """The first stamp of the latest turn, where it had none yet."""
+        if stamp and self.turns[-32:-16] == NO_STAMP:
+            self.turns[-32:-16] = stamp
+
     def settle(self) -> None:
         """Enter the turns since the last time into the figures and into `blind`."""
-        turns, offset_ns = self.turns, self.offset_ns
-        stamps = memoryview(b"".join([turn[0] or NO_STAMP for turn in turns])).cast("q").tolist()
+        numbers, offset_ns = memoryview(self.turns).cast("q").tolist(), self.offset_ns
+        self.turns = bytearray()
         lags, lengths = [], []
-        for seconds, nanoseconds, (_, back, turn_ns) in zip(stamps[::2], stamps[1::2], turns, strict=True):
+        for seconds, nanoseconds, back, turn_ns in zip(*[iter(numbers)] * 4, strict=True):
             if seconds:
                 lag = back - (seconds * 1_000_000_000 + nanoseconds - offset_ns)
                 lags.append(lag)
@@ -58,7 +70,6 @@ class Gauge:
             lengths.append(turn_ns)
             if turn_ns > BLIND_NS:
                 self.blind.append((back - turn_ns, back))
-        turns.clear()
         self._sample(lags, lengths)
 
     def _sample(self, lags: list[int], lengths: list[int]) -> None:

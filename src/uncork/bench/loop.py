@@ -18,8 +18,9 @@ from itertools import islice
 from uncork.bench.digest import Digest
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
 from uncork.bench.http1 import ended, parse_head
-from uncork.bench.plain import QUOTE, SIZE_LINES, TRIES, Plain, last_event
+from uncork.bench.plain import TRIES, Plain, last_event
 from uncork.bench.pool import Pool
+from uncork.bench.reads import SLEEP_NS, Left, open_reads, sleep_until
 from uncork.bench.records import Exchange, Record
 from uncork.bench.sending import Job, LoopPlan, Progress
 from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_stamp
@@ -27,7 +28,6 @@ from uncork.bench.sockets import CONTROL_BYTES, READ_BYTES, Connection, user_sta
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
 HUNG_UP = select.EPOLLRDHUP | select.EPOLLHUP
 TICK_FROM = 8  # connections; below, a wake-up per token costs little and a tick gains nothing
-SLEEP_NS = 50_000  # shorter sleeps cost more than they save
 LOOK_NS, LOOK_OFTEN_NS = 500_000_000, 100_000_000
 
 
@@ -53,6 +53,8 @@ class Loop:
         self.progress = progress
         self.figures = LoopFigures()
         self.gauge = Gauge(self.figures)
+        self.reads = open_reads(pool, self.gauge)
+        self.figures.reads = self.reads.kind
         self.digest = Digest(self.gauge, keep)
         self.due: deque[tuple[int, Connection | None]] = deque()
         self.ahead: deque[Job] = deque()
@@ -82,6 +84,7 @@ class Loop:
         finally:
             gc.enable()
             gc.unfreeze()
+            self.reads.close()
         return self.figures
 
     def _start(self) -> None:
@@ -97,26 +100,19 @@ class Loop:
 
     def _turn_until_done(self) -> None:
         """Wait, read, take apart. With few streams every turn finds cold caches, so it does nothing needless."""
-        poll, clock = self.pool.epoll.poll, time.monotonic_ns
-        due, digest = self.due, self.digest
-        back = clock()
+        due, digest, reads = self.due, self.digest, self.reads
         while self.in_flight or due:
-            called, wait_s = clock(), LOOK_NS / 1e9
-            if due or digest.waiting or called >= self.next_look_ns:
-                if not self._prepare(called):
-                    break
-                called = clock()
-                wait_s = self._wait_s(called)
-            ready = poll(wait_s, 512)
-            turn_ns, back = called - back, clock()
-            if ready:
-                self._read(ready, back, turn_ns)
-                if digest.tick_ns > SLEEP_NS and self.in_flight >= TICK_FROM:
-                    self._idle(back + digest.tick_ns)
-                elif digest.waiting:
-                    digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 4))
+            now = time.monotonic_ns()
+            if (due or digest.waiting or now >= self.next_look_ns) and not self._prepare(now):
+                break
+            tick_ns = digest.tick_ns if digest.tick_ns > SLEEP_NS and self.in_flight >= TICK_FROM else 0
+            left = reads.turn(now if digest.waiting else self._or_due(self.next_look_ns), tick_ns)
+            if left:
+                self._look_at(left)
+            if tick_ns:
+                self._idle(reads.back_ns + tick_ns)
             elif digest.waiting:
-                digest.take_apart(until_ns=self._or_due(back + BLIND_NS // 2))
+                digest.take_apart(until_ns=self._or_due(reads.back_ns + BLIND_NS // 4))
 
     def _prepare(self, now: int) -> bool:
         """What is due before the next wait; False where the level is over before its end."""
@@ -125,17 +121,6 @@ class Loop:
             return True
         self._look_round(now)
         return not (self.figures.died or (now > self.stop_ns and self._cancel_overdue(now)))
-
-    def _wait_s(self, now: int) -> float:
-        if self.digest.waiting:
-            return 0.0
-        wait_ns = self._or_due(self.next_look_ns) - now
-        if wait_ns <= 0:
-            return 0.0
-        if wait_ns < 1_000_000:  # epoll rounds up to whole milliseconds
-            time.sleep(wait_ns / 1e9)
-            return 0.0
-        return (wait_ns // 1_000_000) / 1e3
 
     def _or_due(self, until: int) -> int:
         """That time, or the next send if it is earlier."""
@@ -146,41 +131,24 @@ class Loop:
         until = self._or_due(until)
         if self.digest.waiting:
             self.digest.take_apart(until_ns=until)
-        rest_ns = until - time.monotonic_ns()
-        if rest_ns > SLEEP_NS:
-            time.sleep(rest_ns / 1e9)
+        sleep_until(until)
 
-    def _read(self, ready: list[tuple[int, int]], back: int, turn_ns: int) -> None:
-        """The hot path: one recvmsg a socket, its stamp kept, its bytes only where they are no plain event.
-
-        The three lines in its middle are `Plain.events(data) == 1` without a call.
-        """
-        links = self.pool.links
+    def _look_at(self, left: list[Left]) -> None:
+        """The reads that are no plain events: heads, ends, errors, several events or pieces of them."""
         first_stamp = b""
-        for fd, mask in ready:
-            link = links[fd]
-            plain = link.plain
-            if plain is None or mask != IN:
-                first_stamp = self._read_any(link, mask) or first_stamp
-                continue
-            recvmsg = link.recvmsg
-            try:
-                data, control, _, _ = recvmsg(READ_BYTES, CONTROL_BYTES)
-            except OSError as error:
-                self._failed(link, error)
-                continue
-            if not data:
+        for link, mask, data, stamp in left:
+            self.reads.collect(link)
+            if data is None:
+                stamp = self._read_any(link, mask)
+            elif isinstance(data, OSError):
+                self._failed(link, data)
+            elif not data:
                 self._closed(link)
-                continue
-            stamp = control[0][2] if control else user_stamp()
-            first_stamp = first_stamp or stamp
-            stamps = link.stamps
-            stamps += stamp
-            line, rest = SIZE_LINES[len(data)]
-            text = data.removeprefix(line).removeprefix(plain.before).removesuffix(plain.suffix)
-            if len(text) != rest - plain.around or QUOTE in text:
+            else:
+                link.stamps += stamp
                 self._keep(link, data, stamp)
-        self.gauge.turns.append((first_stamp, back, turn_ns))
+            first_stamp = first_stamp or stamp
+        self.gauge.first_stamp(first_stamp)
 
     def _read_any(self, link: Connection, mask: int) -> bytes:
         """Any read: a head, TLS, an answer whose plain event is not known, the end of a connection. Its stamp."""
@@ -248,6 +216,7 @@ class Loop:
         if around is not None:
             assert link.exchange is not None
             link.plain, link.stamps = Plain(*around), link.exchange.stamps
+            self.reads.arm(link)
 
     def _maybe_ended(self, link: Connection) -> None:
         assert link.exchange is not None and link.head is not None
@@ -296,6 +265,8 @@ class Loop:
         """An exchange is over; its slot goes on with the next job at once."""
         exchange = link.exchange
         assert exchange is not None
+        self.reads.collect(link)
+        self.reads.disarm(link)
         link.exchange = link.head = link.unsent = link.plain = None
         link.tries = 0
         self._over(exchange, outcome, detail)
@@ -405,6 +376,7 @@ class Loop:
         self.pool.keep_spares(self.in_flight)
         links = list(self.pool.links.values())
         for link in links:
+            self.reads.collect(link)
             self._check_stall(link, now)
         if self.ended == 0:
             self.digest.guess_tick(links[:16])

@@ -203,6 +203,7 @@ def client_check(
     cpu_s = sum(f.cpu_ns for f in figures) / 1e9
     return ClientCheck(
         stamp_source="mixed" if len(stamps) > 1 else ("user" if stamps == {"user"} else "kernel"),
+        reads=" ".join(sorted({f.reads for f in figures})),
         processes=processes,
         cpu_s=cpu_s,
         cpu_us_per_token=cpu_s * 1e6 / tokens if tokens else None,

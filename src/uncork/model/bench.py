@@ -34,6 +34,7 @@ class ClientCheck(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     stamp_source: Literal["kernel", "user", "mixed"]
+    reads: str = ""  # what read the answers: c, python
     processes: int
     cpu_s: float
     cpu_us_per_token: float | None
