@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bench.streams import DONE, END, HEAD, answer, chunk, event, usage
+from tests.bench.streams import DONE, END, FINISH, HEAD, ROLE, answer, chunk, event, usage
 
 from uncork.bench.http1 import ended, parse_head, payload, take_apart
-from uncork.bench.plain import SIZE_LINES, Plain, last_event
+from uncork.bench.plain import SIZE_LINES, Plain, latest_events
 
 RAW = b"".join(answer([" a", " bb", ' "q"', " \\n", " é"]))
 
@@ -124,8 +124,7 @@ def test_a_plain_event_is_recognised_by_its_bytes_alone(text, kind):
 
     from uncork.bench.api.openai import shape
 
-    around = shape(last_event(chunk(event(" first"))))
-    plain = Plain(*around)
+    plain = Plain(*shape(next(latest_events(chunk(event(" first"))))))
     quoted = msgspec.json.encode(text)[1:-1].decode()
     data = [
         chunk(event(quoted)),
@@ -133,7 +132,40 @@ def test_a_plain_event_is_recognised_by_its_bytes_alone(text, kind):
         chunk(event(quoted, finish='"stop"')),
         chunk(usage(3, 4)),
     ][kind]
-    assert plain.events(data) == ((1, 2, 0, 0)[kind] if '"' not in text else 0)
+    events = (1, 2, 0, 0)[kind] if '"' not in text else 0
+
+    assert plain.cut(data) == ((b"", events, b"") if events else (data, 0, b""))
+
+
+PLAIN = Plain(*event("@").split(b"@"))
+
+
+def test_a_run_of_plain_events_is_cut_out_of_a_read():
+    first, token, finish = chunk(ROLE), chunk(event(" a")), chunk(FINISH) + chunk(DONE) + END
+
+    assert PLAIN.cut(HEAD + first + token * 5 + finish) == (HEAD + first + token, 4, finish)
+    assert PLAIN.cut(first + token * 5 + finish, keep=1) == (first + token * 2, 3, finish)
+    assert PLAIN.cut(token * 5, keep=1) == (token, 4, b"")
+    assert PLAIN.cut(token, keep=1) == (token, 0, b"")
+    assert PLAIN.cut(token * 2 + token[:9]) == (b"", 2, token[:9])
+    assert PLAIN.cut(token[9:] + token) == (token[9:], 1, b"")
+
+
+@given(st.binary(max_size=200), st.integers(0, 4), st.binary(max_size=200), st.integers(0, 2))
+def test_what_is_cut_out_is_all_that_is_missing(before, tokens, behind, keep):
+    data = before + chunk(event(" a")) * tokens + behind
+    first, events, rest = PLAIN.cut(data, keep)
+
+    assert first + chunk(event(" a")) * events + rest == data
+    assert events == max(0, tokens - bool(before) - keep)  # bytes glued to the first token hide it
+
+
+def test_the_latest_events_of_a_read():
+    one, two = chunk(event(" a")), chunk(event(" b") + event(" c"))
+
+    assert list(latest_events(HEAD + one + two + one[:20])) == [event(" c"), event(" a")]
+    assert list(latest_events(one * 9)) == [event(" a")] * 6
+    assert list(latest_events(b"12\r\n")) == []
 
 
 @given(st.integers(0, 5000))
@@ -145,8 +177,6 @@ def test_the_first_line_of_a_chunk_follows_from_its_length(payload):
 
 
 def test_no_shape_is_learnt_from_what_is_not_a_plain_token():
-    from tests.bench.streams import FINISH, ROLE
-
     from uncork.bench.api.openai import shape
 
     assert [shape(e) for e in (ROLE, FINISH, usage(1, 2), DONE, event(""), b"data: {garbage\n\n")] == [

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.bench.streams import answer
+from tests.bench.streams import END, FINISH, HEAD, ROLE, answer, chunk, event, usage
 
 from uncork import compiler
 from uncork.bench import api, reads, sockets
@@ -246,6 +246,19 @@ def test_an_answer_longer_than_a_read_and_the_end_behind_it_are_both_seen():
 
     assert [(record.outcome, len(record.event_ns)) for record in kept] == [("ok", 3000)] * 3
     assert figures.ended_ns - figures.started_ns < 5e9
+
+
+def test_the_first_word_after_the_reasoning_is_found_however_much_comes_at_once():
+    thought = chunk(event(" hm").replace(b'"content"', b'"reasoning_content"'))
+    reply = (
+        HEAD + chunk(ROLE) + thought * 7 + chunk(event(" a")) * 9 + chunk(FINISH) + chunk(usage(5, 16)) + END
+    )
+    kept, _ = send_to_a_server_that_closes(reply, 2)
+
+    assert [(r.outcome, len(r.event_ns), r.first_answer, r.output_tokens) for r in kept] == [
+        ("ok", 16, 7, 16)
+    ] * 2
+    assert [r.merged for r in kept] == [15, 15]
 
 
 def test_of_very_many_turns_a_sample_is_kept_and_the_longest():

@@ -126,11 +126,6 @@ def _bodies(parts: list[bytes], head_length: int) -> tuple[list[bytes], list[int
     return _dechunk(rest, numbers[0] if numbers else 0)
 
 
-def split_chunks(data: bytes) -> list[bytes]:
-    """The payloads of whole chunks."""
-    return _dechunk([data], 0)[0]
-
-
 def _dechunk(parts: list[bytes], first: int) -> tuple[list[bytes], list[int], bool, str]:
     """Chunk payloads, or what has come of them, each with its read. A chunk in one read stays one piece."""
     pieces: list[bytes] = []

@@ -17,8 +17,8 @@ from itertools import islice
 
 from uncork.bench.digest import Digest
 from uncork.bench.gauge import BLIND_NS, Gauge, LoopFigures
-from uncork.bench.http1 import ended, parse_head
-from uncork.bench.plain import TRIES, Plain, last_event
+from uncork.bench.http1 import Head, ended, parse_head
+from uncork.bench.plain import TRIES, Plain, latest_events
 from uncork.bench.pool import Pool
 from uncork.bench.reads import SLEEP_NS, Left, open_reads, sleep_until
 from uncork.bench.records import Exchange, Record
@@ -172,7 +172,7 @@ class Loop:
             return b""
         exchange.stamps += stamp
         if link.head is None:
-            self._head(link, data)
+            self._head(link, data, stamp)
         else:
             self._keep(link, data, stamp)
         return stamp
@@ -181,42 +181,49 @@ class Loop:
         if not isinstance(error, BlockingIOError):
             self._lost(link, error.strerror or type(error).__name__)
 
-    def _head(self, link: Connection, data: bytes) -> None:
+    def _head(self, link: Connection, data: bytes, stamp: bytes) -> None:
         """Bytes of an answer whose head is not whole yet."""
         exchange = link.exchange
         assert exchange is not None
-        exchange.keep(data)
         try:
-            link.head = parse_head(data if len(exchange.parts) == 1 else b"".join(exchange.parts))
+            link.head = parse_head(b"".join([*exchange.parts, data]))
         except ValueError as error:
+            exchange.keep(data)
             self._end(link, "garbage", str(error), reuse=False)
-        if link.head is not None:
-            self._maybe_ended(link)
+            return
+        if link.head is None:
+            exchange.keep(data)
+        else:
+            self._keep(link, data, stamp)
 
     def _keep(self, link: Connection, data: bytes, stamp: bytes) -> None:
         """A read of an answer that is not one plain event: several of them, or bytes to be decoded at its end."""
         exchange, head = link.exchange, link.head
         assert exchange is not None and head is not None
-        if len(data) == READ_BYTES:
-            self.pool.look_again(link)
-        if link.plain is not None and (events := link.plain.events(data)):
-            exchange.stamps += stamp * (events - 1)  # sharing a stamp shows that they came together
-            return
-        exchange.keep(data)
+        before, events, behind = self._cut(link, head, data)
+        if before:
+            exchange.keep(before)
+        exchange.stamps += stamp * (events if before else events - 1)  # one stamp: they came together
+        if behind:
+            exchange.stamps += stamp
+            exchange.keep(behind)
         if not head.chunked or data[-4:] == b"\r\n\r\n" or len(data) < 5:
             self._maybe_ended(link)
-        elif self.shape is not None and link.tries < TRIES and link.tls is None:
-            self._learn(link, data)
 
-    def _learn(self, link: Connection, data: bytes) -> None:
-        """Learn what a plain token event of this answer looks like."""
+    def _cut(self, link: Connection, head: Head, data: bytes) -> tuple[bytes, int, bytes]:
+        """Plain events and the bytes before and behind; the first of a new kind stays with those before."""
+        if link.plain is not None:
+            return link.plain.cut(data)
+        if self.shape is None or not head.chunked or link.tries >= TRIES or link.tls is not None:
+            return data, 0, b""
         link.tries += 1
-        event = last_event(data)
-        around = self.shape(event) if self.shape is not None and event is not None else None
-        if around is not None:
-            assert link.exchange is not None
-            link.plain, link.stamps = Plain(*around), link.exchange.stamps
-            self.reads.arm(link)
+        around = next(filter(None, map(self.shape, latest_events(data))), None)
+        if around is None:
+            return data, 0, b""
+        assert link.exchange is not None
+        link.plain, link.stamps = Plain(*around), link.exchange.stamps
+        self.reads.arm(link)
+        return link.plain.cut(data, keep=1)
 
     def _maybe_ended(self, link: Connection) -> None:
         assert link.exchange is not None and link.head is not None

@@ -6,9 +6,11 @@ between can be nothing but another such event. Of it only the stamp is kept: tha
 tenths of the memory. Everything else is kept whole and decoded when the answer has ended.
 """
 
-from uncork.bench.http1 import split_chunks
+from collections.abc import Iterator
 
-TRIES = 16  # events looked at per answer: servers that put a clock into each event have no shape
+TRIES = 16  # reads looked at per answer: servers that put a clock into each event have no shape
+LATEST = 6  # events looked at per read: behind the last token stand a finish, a usage record and an end mark
+EVENT_END = b"\n\n\r\n"
 QUOTE = 0x22
 
 
@@ -38,26 +40,29 @@ class Plain:
         self.suffix = after + b"\r\n"
         self.around = len(before) + len(self.suffix)
 
-    def events(self, data: bytes) -> int:
-        """How many plain events a read holds that holds nothing else; 0 for any other read."""
-        suffix_len, before, around = len(self.suffix), self.before, self.around
+    def cut(self, data: bytes, keep: int = 0) -> tuple[bytes, int, bytes]:
+        """The bytes before the first run of plain events, how many it has, the bytes behind it.
+
+        `keep` of them stay with the bytes before.
+        """
         pieces = data.split(self.suffix)
-        if pieces.pop():
-            return 0
-        for piece in pieces:
-            line, rest = SIZE_LINES[len(piece) + suffix_len]
-            text = piece.removeprefix(line).removeprefix(before)
-            if len(text) != rest - around or QUOTE in text:
-                return 0
-        return len(pieces)
+        last = pieces.pop()
+        first = next((i for i, piece in enumerate(pieces) if self._ends(piece)), len(pieces)) + keep
+        behind = next((i for i in range(first, len(pieces)) if not self._ends(pieces[i])), len(pieces))
+        if behind <= first:
+            return data, 0, b""
+        before = b"".join(piece + self.suffix for piece in pieces[:first])
+        return before, behind - first, self.suffix.join([*pieces[behind:], last])
+
+    def _ends(self, piece: bytes) -> bool:
+        """Whether these bytes and the suffix are a plain event."""
+        line, rest = SIZE_LINES[len(piece) + len(self.suffix)]
+        text = piece.removeprefix(line).removeprefix(self.before)
+        return len(text) == rest - self.around and QUOTE not in text
 
 
-def last_event(data: bytes) -> bytes | None:
-    """The last event of a read that holds whole chunks and whole events, its blank line included."""
-    if data[-4:] != b"\n\n\r\n":
-        return None
-    head = data.find(b"\r\n\r\n") + 4 if data.startswith(b"HTTP/") else 0
-    pieces = split_chunks(data[head:])
-    if not pieces or not pieces[-1].endswith(b"\n\n"):
-        return None
-    return pieces[-1][pieces[-1].rfind(b"\n\n", 0, -2) + 2 :] if b"\n\n" in pieces[-1][:-2] else pieces[-1]
+def latest_events(data: bytes) -> Iterator[bytes]:
+    """The last events of a read that end with their chunk, the latest first, blank lines included."""
+    pieces = data.rsplit(EVENT_END, LATEST)[:-1]
+    for piece in reversed(pieces):
+        yield piece.rpartition(b"\r\n")[2].rpartition(b"\n\n")[2] + b"\n\n"

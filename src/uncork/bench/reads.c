@@ -1,7 +1,7 @@
 /* The reads of the load generator in C: see reads.py, which says what they are and has the same in Python.
  *
- * Per socket it knows the bytes around the text of a plain token event (plain.py), or that it knows none. Of a read that
- * holds plain events and nothing else only the stamp is kept; every other one is left to the caller.
+ * Per socket it knows the bytes around the text of a plain token event (plain.py), or that it knows none. Of the plain
+ * events that a read begins with only the stamp is kept; what comes behind them is left to the caller.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define SO_TIMESTAMPNS 35
 #endif
 
-enum { READ_BYTES = 16384, EVENTS = 512, DATA_BYTES = 32 * READ_BYTES, TURNS = 4096 };
+enum { READ_BYTES = 65536, EVENTS = 512, DATA_BYTES = 32 * READ_BYTES, TURNS = 4096 };
 static const int64_t MS = 1000000, SHORTEST_SLEEP = 50000;
 
 struct stamp { int64_t seconds, nanoseconds; };                /* of CLOCK_REALTIME; seconds 0: CLOCK_MONOTONIC */
@@ -112,22 +112,22 @@ static int hex(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* How many plain events these bytes hold, each a chunk of its own; 0 where they hold anything else. */
-static int64_t plain_events(const struct answer *a, const char *data, int64_t length) {
+/* How many plain events these bytes begin with, each a chunk of its own; `*rest` is what comes behind them. */
+static int64_t plain_events(const struct answer *a, const char *data, int64_t length, const char **rest) {
     const char *end = data + length;
     int64_t events = 0;
-    while (data < end) {
+    for (*rest = data; data < end; *rest = data) {
         int64_t size = 0;
         const char *at = data;
         while (at < end && at - data < 6 && hex(*at) >= 0)
             size = size * 16 + hex(*at++);
         if (at == data || end - at < 2 || at[0] != '\r' || at[1] != '\n')
-            return 0;
+            return events;
         at += 2;
         int64_t text = size + 2 - a->before - a->suffix;       /* the suffix ends with the chunk's own CRLF */
         if (text < 0 || end - at < size + 2 || memcmp(at, a->around, a->before) ||
             memcmp(at + a->before + text, a->around + a->before, a->suffix) || memchr(at + a->before, '"', text))
-            return 0;
+            return events;
         data = at + size + 2;
         events++;
     }
@@ -150,6 +150,7 @@ static struct stamp stamp_of(struct msghdr *message) {
     return (struct stamp){0, now()};
 }
 
+/* One look at a socket. Epoll names an arrival once: where a read may have left something it is asked again. */
 static struct stamp read_one(struct reads *r, const struct epoll_event *e) {
     struct stamp none = {0, 0};
     struct answer *a = e->data.fd < r->answer_count ? &r->answers[e->data.fd] : NULL;
@@ -168,9 +169,17 @@ static struct stamp read_one(struct reads *r, const struct epoll_event *e) {
         return none;
     }
     struct stamp stamp = stamp_of(&message);
-    int64_t events = length < READ_BYTES ? plain_events(a, data, length) : 0;
-    if (!events || keep(a, stamp, events) < 0)
-        leave(r, e, (int)length, 0, stamp);
+    if (length == READ_BYTES) {
+        struct epoll_event again = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = e->data.fd};
+        epoll_ctl(r->epoll, EPOLL_CTL_MOD, e->data.fd, &again);
+    }
+    const char *rest, *end = data + length;
+    if (keep(a, stamp, plain_events(a, data, length, &rest)) < 0)
+        rest = data;
+    if (rest < end) {
+        memmove(data, rest, end - rest);
+        leave(r, e, (int)(end - rest), 0, stamp);
+    }
     return stamp;
 }
 

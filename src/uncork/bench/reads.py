@@ -78,7 +78,7 @@ class Reads:
                 sleep_until(min(until_ns, back + tick_ns))
 
     def _read(self, ready: list[tuple[int, int]], turn_ns: int) -> list[Left]:
-        """One recvmsg a socket. The three lines in its middle are `Plain.events(data) == 1` without a call."""
+        """One recvmsg a socket. The three lines in its middle are a plain event, recognised without a call."""
         links = self.pool.links
         left: list[Left] = []
         first_stamp = b""
@@ -93,6 +93,8 @@ class Reads:
             except OSError as error:
                 left.append((link, mask, error, b""))
                 continue
+            if len(data) == READ_BYTES:
+                self.pool.look_again(link)
             stamp = control[0][2] if control else user_stamp()
             first_stamp = first_stamp or stamp
             line, rest = SIZE_LINES[len(data)]
@@ -128,7 +130,7 @@ class CompiledReads(Reads):
     kind = "c"
     _COUNTS = struct.Struct("@iiq")
     _LEFT = struct.Struct("@iIii16s")
-    _TURN_BYTES, _TURNS, _DATA_BYTES = 32, 4096, 32 * READ_BYTES
+    _TURN_BYTES, _TURNS, _DATA_BYTES = 32, 4096, 32 * 65536
 
     def __init__(self, pool: Pool, gauge: Gauge, functions: ctypes.CDLL) -> None:
         super().__init__(pool, gauge)

@@ -236,14 +236,15 @@ def _flag(record: Record, exchange: Exchange, reading: Reading, reader: Reader) 
 
 def _count_merged(record: Record, reads: list[int], origin_ns: int, blind: list[tuple[int, int]]) -> None:
     """Events that came in the same read as the one before, and those of them that had to wait for the loop."""
+    looked_up, late = None, False
     for (before, read), (earlier, at) in zip(pairwise(reads), pairwise(record.event_ns), strict=True):
         if read == before or at == earlier:
+            if at != looked_up:
+                looked_up, stamp = at, at + origin_ns
+                near = bisect_left(blind, (stamp, 0))
+                late = any(start <= stamp <= end for start, end in blind[max(0, near - 1) : near + 1])
             record.merged += 1
-            stamp = at + origin_ns
-            near = bisect_left(blind, (stamp, 0))
-            record.merged_late += any(
-                start <= stamp <= end for start, end in blind[max(0, near - 1) : near + 1]
-            )
+            record.merged_late += late
 
 
 def _at(stamps: array[int], reads: list[int]) -> array[int]:
