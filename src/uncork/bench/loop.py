@@ -68,8 +68,6 @@ class Loop:
     def run(self) -> LoopFigures:
         """Send everything, collect everything; returns when nothing is left or the limit has passed."""
         self.ahead.extend(islice(self.jobs, max(self.plan.concurrency, 64)))
-        gc.collect()
-        gc.freeze()
         gc.disable()
         try:
             while (wait_ns := self.plan.start_at_ns - time.monotonic_ns()) > 0:
@@ -83,7 +81,6 @@ class Loop:
             self.figures.thread_ns = time.thread_time_ns() - thread_ns
         finally:
             gc.enable()
-            gc.unfreeze()
             self.reads.close()
         return self.figures
 
