@@ -5,7 +5,8 @@
 Two levels, both runs of the same spec; every repeat's three figures vary by the noise (their standard deviation).
 *walk* is an AR(1) walk over the levels in the order in which they ran (correlation 0.95 from one to the next, the noise
 its standard deviation) that goes on from the run before to the run after: what a busy or warming host does. *in turns*
-is the same walk, with before and after measured by turns (ABBA, one repeat a turn). *A/A* is how often two runs of the
+is the same walk, with before and after measured by turns (ABBA, one repeat a turn). *bursts, in turns* is independent
+noise, and a neighbour that slows a fifth of the levels by a tenth to a third. *A/A* is how often two runs of the
 same server are called improved or worse; the others how often a server slower by that much is called worse.
 """
 
@@ -20,23 +21,31 @@ from uncork.model.comparison import Judgement
 
 LEVELS = {"c1": 100.0, "c8": 400.0}
 CORRELATION = 0.95
-KINDS = (("independent", 0.0, False), ("walk", CORRELATION, False), ("walk, in turns", CORRELATION, True))
+KINDS = (
+    ("independent", {}),
+    ("walk", {"correlation": CORRELATION}),
+    ("walk, in turns", {"correlation": CORRELATION, "in_turns": True}),
+    ("bursts, in turns", {"bursts": True, "in_turns": True}),
+)
 CALLED = (Judgement.IMPROVED, Judgement.WORSE)
 
 
 class Weather:
-    """The noise of one figure after the other: independent, or an AR(1) walk shared by all metrics."""
+    """The noise of one figure after the other: independent, or a walk (AR(1)) or bursts shared by all metrics."""
 
-    def __init__(self, dice: random.Random, noise: float, correlation: float = 0.0) -> None:
-        self._dice, self._noise, self._correlation = dice, noise, correlation
+    def __init__(
+        self, dice: random.Random, noise: float, correlation: float = 0.0, bursts: bool = False
+    ) -> None:
+        self._dice, self._noise, self._correlation, self._bursts = dice, noise, correlation, bursts
         self._now = dice.gauss(0, noise)
-        self.independent = correlation == 0
+        self.independent = correlation == 0 and not bursts
 
     def next(self) -> float:
         """ln of the next level's speed over the true one."""
         fresh = self._dice.gauss(0, self._noise)
         self._now = self._correlation * self._now + math.sqrt(1 - self._correlation**2) * fresh
-        return self._now
+        burst = self._bursts and self._dice.random() < 0.2
+        return self._now - (self._dice.uniform(0.1, 0.33) if burst else 0.0)
 
 
 def simulated(
@@ -77,6 +86,7 @@ def rates(
     *,
     slower: float = 0.0,
     correlation: float = 0.0,
+    bursts: bool = False,
     in_turns: bool = False,
     seed: int = 1,
 ) -> tuple[float, float]:
@@ -84,7 +94,8 @@ def rates(
     dice = random.Random(f"{seed}/{repeats}/{noise}/{slower}/{correlation}")
     called = worse = 0
     for _ in range(trials):
-        said = compare(*pair(Weather(dice, noise, correlation), repeats, slower, in_turns=in_turns)).judgement
+        weather = Weather(dice, noise, correlation, bursts)
+        said = compare(*pair(weather, repeats, slower, in_turns=in_turns)).judgement
         called += said in CALLED
         worse += said is Judgement.WORSE
     return called / trials, worse / trials
@@ -96,9 +107,8 @@ def main(trials: int) -> None:
     head = ("noise", "weather", "repeats", "A/A called", "5 % found", "10 % found", "20 % found")
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for noise in (0.01, 0.03, 0.06):
-        for kind, correlation, in_turns in KINDS:
+        for kind, more in KINDS:
             for repeats in (3, 5, 10):
-                more = {"correlation": correlation, "in_turns": in_turns}
                 cells = [f"{rates(trials, repeats, noise, **more)[0]:.1%}"]
                 for slower in (0.05, 0.10, 0.20):
                     cells.append(f"{rates(trials, repeats, noise, slower=slower, **more)[1]:.0%}")

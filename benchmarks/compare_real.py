@@ -4,10 +4,10 @@
 
 The server is the demo's (llama.cpp with SmolLM2-135M), held to one processor, the client to the others: threads of
 llama.cpp that wait for one another turn a busy neighbour into noise of many times the effect. Each comparison measures
-before and after by turns (ABBA), TURNS short runs a side, and is judged as `uncork compare A1,A2,… B1,B2,…` judges.
-*Slowed* stops the server's process for 2 ms after each 20 ms that it ran (slowed.py), which makes every token take 10 %
-longer whatever the server does; how much longer it took is printed beside each verdict (TPOT). About 35 s a
-comparison with 8 turns. Exit status 1 where fewer than 19 of 20 A/A comparisons showed no difference, or fewer than
+before and after by turns (ABBA), TURNS runs of two seconds a side, and is judged as `uncork compare A1,A2,… B1,B2,…`
+judges. *Slowed* stops the server's process for 2 ms after each 20 ms that it ran (slowed.py), which makes every token
+take 10 % longer whatever the server does; how much longer it took is printed beside each verdict (TPOT). About 100 s a
+comparison with 20 turns. Exit status 1 where fewer than 19 of 20 A/A comparisons showed no difference, or fewer than
 18 of 20 slowed servers were found.
 """
 
@@ -79,14 +79,14 @@ def one_comparison(server: Server, folder: Path, kind: str, number: int, turns: 
 
 
 def measured(server: Server, out: Path, *, seed: int) -> BenchRun:
-    """One short run: three answers of 40 tokens, one after the other, none from the prefix cache.
+    """One short run: five answers of 20 tokens, one after the other, none from the prefix cache.
 
     Which slot holds which prefix is a matter of chance and moved TTFT by a third.
     """
     return run_suite(
         SuiteSpec(
-            endpoint=server.endpoint, model=server.model, levels=(Level(concurrency=1, requests=3),), input_len=16,
-            output_len=40, repeats=1, seed=seed, body={"cache_prompt": False}, warmup=False, cooldown_s=0.0,
+            endpoint=server.endpoint, model=server.model, levels=(Level(concurrency=1, requests=5),), input_len=16,
+            output_len=20, repeats=1, seed=seed, body={"cache_prompt": False}, warmup=False, cooldown_s=0.0,
             processes=1,
         ),
         out=out,
@@ -126,4 +126,4 @@ def slowed(pid: int) -> Iterator[None]:
 
 if __name__ == "__main__":
     numbers = [int(one) for one in sys.argv[1:]]
-    sys.exit(main(numbers[0] if numbers else 20, numbers[1] if len(numbers) > 1 else 8))
+    sys.exit(main(numbers[0] if numbers else 20, numbers[1] if len(numbers) > 1 else 20))

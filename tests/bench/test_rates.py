@@ -38,5 +38,10 @@ def test_in_turns_a_change_is_found_through_a_drift_that_hides_it_otherwise(rate
     assert found > hidden + 0.2
 
 
+def test_bursts_of_a_neighbour_are_neither_taken_for_a_change_nor_hide_one(rates):
+    assert rates(TRIALS, 10, 0.03, bursts=True, in_turns=True)[0] <= at_most(0.05)
+    assert rates(TRIALS, 10, 0.03, slower=0.10, bursts=True, in_turns=True)[1] > 0.8
+
+
 def test_a_tenth_is_found_on_a_quiet_host(rates):
     assert rates(TRIALS, 5, 0.01, slower=0.10)[1] == 1.0

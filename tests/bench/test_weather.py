@@ -84,3 +84,14 @@ def test_neither_the_unit_of_time_nor_of_the_figure_matters(values, unit):
     points = [Point(p.level, p.after, unit * p.at, p.value + 2.0) for p in _points(values)]
 
     assert step(points).p_value() == pytest.approx(one.p_value(), abs=1e-3)
+
+
+def test_a_burst_counts_only_as_far_as_two_spreads():
+    dice = random.Random(5)
+    quiet = [dice.gauss(0, 0.03) for _ in range(24)]
+    burst = [value + (0.5 if i == 4 else 0.0) for i, value in enumerate(quiet)]
+    calm, disturbed = (step(_points(values, 0.1, in_turns=True)) for values in (quiet, burst))
+
+    assert abs(disturbed.mean - calm.mean) < 0.02
+    assert disturbed.error < 1.5 * calm.error
+    assert disturbed.p_value() < 0.001

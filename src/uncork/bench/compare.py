@@ -33,7 +33,7 @@ class Metric(msgspec.Struct, frozen=True):
 METRICS = (
     Metric("output tokens/s", "tok/s", True, lambda level: level.output_tok_s or None),
     Metric("TTFT p50", "ms", False, lambda level: level.ttft_ms.p50 if level.ttft_ms else None),
-    Metric("TPOT mean", "ms", False, lambda level: level.tpot_ms.mean if level.tpot_ms else None),
+    Metric("TPOT p50", "ms", False, lambda level: level.tpot_ms.p50 if level.tpot_ms else None),
 )
 
 

@@ -6,6 +6,10 @@ kinds of it, each weighted by how well it explains the measured levels (the rest
 Thompson 1971): noise without memory, and noise in part or whole of a walk that forgets within 5, 20 or 60 levels
 (an Ornstein-Uhlenbeck process). Levels of before and after that were measured by turns gain from it: what drifts
 is seen to drift.
+
+Neighbours on a shared host come in bursts, which no such process has. With six figures a side or more, those further
+than two spreads from the median of their side are drawn in to that distance, and the uncertainty grows by their share:
+the winsorised mean of Tukey and McLaughlin (1963).
 """
 
 import math
@@ -22,6 +26,9 @@ from uncork.bench.statistics import t_cdf, t_quantile
 # Share of the walk in the noise, and how many levels it remembers, all taken to be equally likely beforehand.
 WEATHERS = ((0.0, 1.0), *((share, memory) for memory in (5.0, 20.0, 60.0) for share in (0.5, 0.8, 1.0)))
 _NEGLIGIBLE = 1e-6
+ENOUGH_FOR_SPREAD = 6
+SPREADS = 2.0
+_MAD_OF_NORMAL = 1.4826  # the standard deviation of normal noise by its median absolute deviation
 
 _OWN = 1e-9
 _ROUNDING = 1e-24
@@ -97,7 +104,7 @@ def step(points: Sequence[Point]) -> Step | None:
     if not known or any(cells.count((level, side)) < 2 for level in levels for side in (False, True)):
         return None
     fits = _fits(_places(known), tuple(cells))
-    values = [one.value for one in known]
+    values = _without_bursts(known)
     freedom = len(known) - 2 * len(levels)
     found = [(fit, *_fitted(fit, values)) for fit in fits]
     logs = [fit.log_volume - freedom / 2 * math.log(square) for fit, _, square in found]
@@ -107,6 +114,24 @@ def step(points: Sequence[Point]) -> Step | None:
         for height, (fit, mean, square) in zip(heights, found, strict=True)
     ]
     return Step(tuple(one for one in kinds if one.weight > _NEGLIGIBLE), freedom)
+
+
+def _without_bursts(known: Sequence[Point]) -> list[float]:
+    """The figures, those far from the median of their level and side drawn in."""
+    sides: dict[tuple[str, bool], list[float]] = {}
+    for one in known:
+        sides.setdefault((one.level, one.after), []).append(one.value)
+    values, count = [one.value for one in known], len(known)
+    if min(map(len, sides.values())) < ENOUGH_FOR_SPREAD:
+        return values
+    middles = [median(sides[one.level, one.after]) for one in known]
+    away = [value - middle for value, middle in zip(values, middles, strict=True)]
+    spread = _MAD_OF_NORMAL * median(map(abs, away)) * count / (count - len(sides))
+    reach = SPREADS * spread
+    near = sum(abs(one) <= reach for one in away) / count
+    if not spread or near == 1:
+        return values
+    return [middle + max(-reach, min(reach, one)) / near for middle, one in zip(middles, away, strict=True)]
 
 
 class _Fit(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ live machine; what nobody attached is `Unknown(..., absent=False)`.
            limits              ulimit and /proc/PID/limits                           parsers.limits
            fabricmanager       fabric-manager log or journal                         parsers.fabricmanager
            ucx                 UCX log                                               parsers.ucx
-           container           docker/podman inspect, container errors, device rules parsers.container_text
+           container           docker/podman inspect, device rules                   parsers.container_text
            profile             perf, funclatency, bpftrace output                    (plain text)
            bios                BIOS set-up keys a reporter lists                     (plain text)
            packages            dpkg -l, rpm -qa, pip list/freeze                     parsers.packages

@@ -1,4 +1,4 @@
-"""docker and podman inspect, container errors, device cgroup rules, and programs that run out of threads."""
+"""docker and podman inspect, device cgroup rules, and programs that run out of threads."""
 
 import re
 
@@ -10,11 +10,10 @@ _IPC = re.compile(r'"IpcMode":\s*"([\w:-]*)"')
 _CPUS = re.compile(r'"NanoCpus":\s*(\d{1,18})')
 _DEVICE_RULE = re.compile(r"^\s*([abc]) (\d+|\*):(\d+|\*) ([rwm]+)\s*$")
 _DEVICE_EVENT = re.compile(r"^\s*([\w.-]+), (\d), ([abc]) (\d+|\*):(\d+|\*) ([rwm]+), (\S+)")
-_CLI_ERROR = re.compile(r"nvidia-container-cli: (?:initialization error: )?(.*)$")
 _NO_THREAD = re.compile(
     r"can't start new thread|pthread_create failed.*?: (.*)$|Resource temporarily unavailable"
 )
-_REFUSED = re.compile(r"Operation not permitted")
+_FORBIDDEN = re.compile(r"Operation not permitted")  # seccomp, which no limit cures
 _NPROC = re.compile(r"RLIMIT_NPROC (-?\d{1,20})")
 NVIDIA_MAJOR = "195"  # Linux Documentation/admin-guide/devices.txt
 
@@ -38,9 +37,7 @@ class Text(msgspec.Struct, frozen=True):
     ipc: str | None = None
     cpus: float | None = None
     rules: tuple[Rule, ...] = ()
-    cli_error: str | None = None
     threads_refused: tuple[str, ...] = ()
-    not_permitted: tuple[str, ...] = ()
     nproc_limit: int | None = None
 
     @property
@@ -51,19 +48,14 @@ class Text(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> Text:
     """Read any mix of them."""
-    rules, refused, permitted = [], [], []
-    error: str | None = None
+    rules, refused = [], []
     for line in text.split("\n"):
         line = line[:2000]
         if found := _DEVICE_RULE.match(line):
             rules.append(Rule(*found.groups()))
         elif found := _DEVICE_EVENT.match(line):
             rules.append(Rule(found[3], found[4], found[5], found[6], found[1], found[7]))
-        elif found := _CLI_ERROR.search(line):
-            error = error or found[1].strip()
-        elif _REFUSED.search(line) and ("thread" in line or "pthread" in line):
-            permitted.append(line.strip())
-        elif _NO_THREAD.search(line):
+        elif _NO_THREAD.search(line) and not _FORBIDDEN.search(line):
             refused.append(line.strip())
 
     def number(pattern: re.Pattern[str]) -> int | None:
@@ -78,8 +70,6 @@ def parse(text: str) -> Text:
         ipc[1] if ipc else None,
         nano / 1e9 if nano else None,
         tuple(rules[:10_000]),
-        error,
         tuple(refused[:100]),
-        tuple(permitted[:100]),
         number(_NPROC),
     )

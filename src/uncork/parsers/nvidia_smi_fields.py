@@ -299,8 +299,6 @@ def from_xml(found: dict[str, str], bus: str, index: int, slices: Iterable[dict[
     said = _read(found, xml=True)
     said["mig_devices"] = tuple(
         MigDevice(
-            number(one.get("gpu_instance_id", "")),
-            number(one.get("compute_instance_id", "")),
             memory(one.get("fb_memory_usage/total", "")),
             memory(one.get("bar1_memory_usage/total", "")),
         )

@@ -32,8 +32,6 @@ class Process(msgspec.Struct, frozen=True):
 class MigDevice(msgspec.Struct, frozen=True):
     """A slice of a GPU, sizes in bytes."""
 
-    gpu_instance: int | None = None
-    compute_instance: int | None = None
     memory_total_bytes: int | None = None
     bar1_total_bytes: int | None = None
 
