@@ -92,6 +92,7 @@ def own(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
     outcome = run_level(prepare(spec, lengths=Lengths()), level, 0, 0, 0, lambda *_: None)
     shutil.rmtree(out, ignore_errors=True)
     Store(out).add(outcome.result, outcome.records)
+    (out / "void").write_text(outcome.result.invalid_reason, encoding="utf-8")
 
 
 def find_peers(venv: Path | None) -> dict[str, Client]:
@@ -257,7 +258,7 @@ def errors(reported: list[Reported], truths: dict[int, Truth]) -> tuple[list[flo
     return ttft, itl, unmatched
 
 
-def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, float]:
+def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, float | str]:
     """One client at one number of streams."""
     cpus = sorted(os.sched_getaffinity(0))
     paced = itl_us > 0
@@ -278,6 +279,8 @@ def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, f
                 lines = stale.read_text("utf-8").splitlines()
                 stale.write_text(lines[-1], encoding="utf-8")
         reported = read()
+        said = home / "run" / "void"
+        void = said.read_text("utf-8") if said.exists() else ""
         truths = {number: truth for number, truth in server.truth.items() if len(truth.before_ns) == TOKENS}
     ttft, itl, unmatched = errors(reported, truths)
     sent = [at for truth in truths.values() for at in truth.before_ns]
@@ -295,6 +298,7 @@ def run(client: Client, streams: int, *, itl_us: int, waves: int) -> dict[str, f
         "missing": waves * streams - len(reported) + unmatched,
         "tok_s": len(sent) / window_s if window_s else 0.0,
         "others": cost.others,
+        "void": void,
     }
 
 
@@ -320,6 +324,7 @@ def line(row: dict[str, object]) -> str:
         f"{row['pace']!s:6}{row['streams']:>5} {row['client']!s:10}{row['ttft_p50']:>8.3f}{row['ttft_p99']:>9.3f}"
         f"{row['itl_p50']:>8.4f}{row['itl_p99']:>9.4f}{row['us_token']:>7.1f}{row['mb']:>6.0f}"
         f"{row['start_s']:>7.2f}{row['missing']:>5}{row['tok_s']:>9.0f}{row['others']:>7.2f}"
+        f"{'  voided by its own check: ' if row['void'] else ''}{row['void']}"
     )
 
 
