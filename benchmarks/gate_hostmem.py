@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from uncork.compiler import compiler
 from uncork.gate.fabric import Direction, Engine, Move
 from uncork.gate.hostmem import HostMemory
-from uncork.gate.hostmem.compile import compiler
 from uncork.gate.hostmem.fabric import second_best
 
 REFERENCE = r"""
