@@ -67,9 +67,9 @@ class Loop:
 
     def run(self) -> LoopFigures:
         """Send everything, collect everything; returns when nothing is left or the limit has passed."""
-        self.ahead.extend(islice(self.jobs, max(self.plan.concurrency, 64)))
         gc.disable()
         try:
+            self.ahead.extend(islice(self.jobs, max(self.plan.concurrency, 64)))
             while (wait_ns := self.plan.start_at_ns - time.monotonic_ns()) > 0:
                 time.sleep(wait_ns / 1e9)
             cpu_ns, thread_ns = time.process_time_ns(), time.thread_time_ns()

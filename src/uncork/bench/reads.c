@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,11 @@ struct reads {
     int epoll, answer_count, data_used;
     struct answer *answers;                                    /* by file descriptor */
     struct epoll_event ready[EVENTS];
+};
+
+/* How `struct reads` begins, in bytes: the counts, what is left, the turns, the data. reads.py goes by it. */
+const int64_t uk_layout[4] = {
+    offsetof(struct reads, left), sizeof(struct left[EVENTS]), sizeof(struct turn[TURNS]), DATA_BYTES,
 };
 
 static int64_t now(void) {

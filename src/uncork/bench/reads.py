@@ -13,6 +13,7 @@ import struct
 import time
 from functools import lru_cache
 from importlib import resources
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from uncork import compiler
@@ -68,7 +69,7 @@ class Reads:
         poll, clock = self.pool.epoll.poll, time.monotonic_ns
         while True:
             called = clock()
-            ready = poll(_sleep_less_than_ms(until_ns, called), EVENTS)
+            ready = poll(_poll_s(until_ns, called), EVENTS)
             turn_ns = called - self.back_ns
             self.back_ns = back = clock()
             left = self._read(ready, turn_ns) if ready else []
@@ -108,8 +109,8 @@ class Reads:
         return left
 
 
-def _sleep_less_than_ms(until_ns: int, now: int) -> float:
-    """How many seconds epoll is to wait, which counts in whole milliseconds: what is less has been slept."""
+def _poll_s(until_ns: int, now: int) -> float:
+    """How many seconds epoll is to wait. It counts in whole milliseconds, so a shorter time is slept here."""
     wait_ns = until_ns - now
     if 0 < wait_ns < 1_000_000:
         time.sleep(wait_ns / 1e9)
@@ -125,12 +126,12 @@ def sleep_until(at_ns: int) -> None:
 
 
 class CompiledReads(Reads):
-    """In C. The memory that both sides share is laid out as `struct reads` in reads.c begins."""
+    """In C. The memory that both sides share begins as `struct reads` in reads.c does."""
 
     kind = "c"
     _COUNTS = struct.Struct("@iiq")
     _LEFT = struct.Struct("@iIii16s")
-    _TURN_BYTES, _TURNS, _DATA_BYTES = 32, 4096, 32 * 65536
+    _TURN_BYTES = 32
 
     def __init__(self, pool: Pool, gauge: Gauge, functions: ctypes.CDLL) -> None:
         super().__init__(pool, gauge)
@@ -140,16 +141,12 @@ class CompiledReads(Reads):
         self._at = functions.uk_open(pool.epoll.fileno())
         if not self._at:
             raise MemoryError("no memory for the reads of the load generator")
-        lengths = (
-            self._COUNTS.size,
-            EVENTS * self._LEFT.size,
-            self._TURNS * self._TURN_BYTES,
-            self._DATA_BYTES,
-        )
+        lengths = list((ctypes.c_int64 * 4).in_dll(functions, "uk_layout"))
         shared = memoryview((ctypes.c_char * sum(lengths)).from_address(self._at)).cast("B")
-        self._counts, shared = shared[: lengths[0]], shared[lengths[0] :]
-        self._left, shared = shared[: lengths[1]], shared[lengths[1] :]
-        self._turns, self._data = shared[: lengths[2]], shared[lengths[2] :]
+        ends = list(accumulate(lengths))
+        self._counts, self._left, self._turns, self._data = (
+            shared[end - length : end] for end, length in zip(ends, lengths, strict=True)
+        )
         self._stamps = ctypes.c_void_p()
         self._stamps_at = ctypes.byref(self._stamps)
         self._bytes_at = ctypes.string_at

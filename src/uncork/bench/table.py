@@ -101,7 +101,7 @@ def client_notes(run: BenchRun) -> Iterator[str]:
         if result.client.cpu_us_per_token is not None and result.output_tokens >= ENOUGH_TOKENS
     ]
     lags = [check.lag_p99_ms for check in checks if check.lag_p99_ms is not None]
-    reads = f", read in {'C' if {check.reads for check in checks} == {'c'} else 'Python'}"
+    reads = ", read in " + "/".join(sorted({check.reads.title() for check in checks}))
     cost = f", {min(costs):.0f} to {max(costs):.0f} us/token" if costs else ""
     lag = f", read up to {max(lags):.1f} ms late (p99)" if lags else ""
     yield f"client: {'/'.join(sources)} receive stamps{reads}{lag}{cost}"

@@ -34,7 +34,7 @@ class ClientCheck(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     stamp_source: Literal["kernel", "user", "mixed"]
-    reads: str = ""  # what read the answers: c, python
+    reads: str = "python"  # what read the answers: c, or python as in results older than this field
     processes: int
     cpu_s: float
     cpu_us_per_token: float | None
