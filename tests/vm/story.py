@@ -160,7 +160,10 @@ def tell(machine: Machine, *, words: tuple[str, ...] = RUN, limit_s: float = 240
     story.after = machine.sh(STATE)
     verified = machine.run(UNCORK, "journal", "verify", timeout_s=300, env=ENVIRONMENT)
     story.lines.append(("uncork journal verify", verified.out + verified.err))
-    story.record = machine.sh("cat $(find /var/lib/uncork -name system-improve.md | head -1) || true")
+    # By its plan: the guest sees the machine's own files, and with them records of runs on that.
+    story.record = machine.sh(
+        f"cat $(find /var/lib/uncork -path '*{story.plan['id']}/system-improve.md') || true"
+    )
     return story
 
 
